@@ -1,0 +1,36 @@
+package dedup
+
+import "context"
+
+// Execution is one run of a handler under a claim. The handler finds it with
+// [ExecutionFromContext].
+type Execution struct {
+	key   Key
+	claim Claim
+	class Class // what the handler overruled, or 0
+	outer *Execution
+}
+
+// ExecutionFromContext returns the execution that ctx belongs to, or false
+// where the call is not deduplicated.
+func ExecutionFromContext(ctx context.Context) (*Execution, bool) {
+	ex, ok := ctx.Value(executionKey{}).(*Execution)
+	return ex, ok
+}
+
+type executionKey struct{}
+
+// Fence rises with every execution of the operation. A resource that
+// remembers the highest fence it has seen can refuse what an earlier, slower
+// execution still sends.
+func (ex *Execution) Fence() uint64 { return ex.claim.Fence() }
+
+// Attempt counts the executions of the operation that the store remembers,
+// this one included: 1 on the first.
+func (ex *Execution) Attempt() int { return ex.claim.Attempt() }
+
+// Settle overrules the class that the answer's code would have: a handler
+// that returns RESOURCE_EXHAUSTED for good calls Settle(Terminal), one that
+// knows that its INTERNAL had no effect calls Settle(NoEffect). The last call
+// counts. It is not safe for concurrent use with the handler's return.
+func (ex *Execution) Settle(c Class) { ex.class = c }
