@@ -1,0 +1,78 @@
+package key
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/retrysafe/retrysafe/interceptor/internal/wire"
+)
+
+type (
+	outgoingKey struct{}
+	incomingKey struct{}
+)
+
+// WithOutgoing returns a context whose calls carry key.
+func WithOutgoing(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, outgoingKey{}, key)
+}
+
+// Outgoing returns the key that the caller chose for the call about to be made
+// with ctx: from [WithOutgoing] or from the outgoing metadata. inMetadata says
+// that the metadata already has it. The error wraps [ErrInvalid] where the key
+// is malformed, comes twice, or differs between the two places.
+func Outgoing(ctx context.Context) (key string, inMetadata, ok bool, err error) {
+	chosen, ok := ctx.Value(outgoingKey{}).(string)
+	if ok {
+		if err := Validate(chosen); err != nil {
+			return "", false, false, err
+		}
+	}
+	inMD, found, err := one(metadata.ValueFromOutgoingContext(ctx, wire.KeyHeader))
+	if err != nil {
+		return "", false, false, err
+	}
+	if !found {
+		return chosen, false, ok, nil
+	}
+	if ok && inMD != chosen {
+		return "", false, false, fmt.Errorf("%w: context and metadata hold different ones", ErrInvalid)
+	}
+	return inMD, true, true, nil
+}
+
+// WithIncoming returns the context of a handler that executes the operation
+// named by key. Calls made with it do not carry the key.
+func WithIncoming(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, incomingKey{}, key)
+}
+
+// Incoming returns the key of the operation that a handler executes.
+func Incoming(ctx context.Context) (string, bool) {
+	key, ok := ctx.Value(incomingKey{}).(string)
+	return key, ok
+}
+
+// Chosen returns the key that [WithOutgoing] put into ctx.
+func Chosen(ctx context.Context) (string, bool) {
+	key, ok := ctx.Value(outgoingKey{}).(string)
+	return key, ok
+}
+
+// FromIncomingMetadata returns the key that an incoming call carries. The
+// error wraps [ErrInvalid].
+func FromIncomingMetadata(ctx context.Context) (key string, ok bool, err error) {
+	return one(metadata.ValueFromIncomingContext(ctx, wire.KeyHeader))
+}
+
+func one(values []string) (key string, ok bool, err error) {
+	switch len(values) {
+	case 0:
+		return "", false, nil
+	case 1:
+		return values[0], true, Validate(values[0])
+	}
+	return "", false, fmt.Errorf("%w: the call carries %d of them", ErrInvalid, len(values))
+}

@@ -1,0 +1,3 @@
+// Package method knows gRPC methods by name: patterns that select them, and
+// what their .proto says of them.
+package method
