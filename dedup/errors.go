@@ -23,9 +23,16 @@ var (
 	ErrStoreUnavailable = errors.New("dedup: store is unavailable")
 	// ErrRecordUnreadable: the recorded outcome cannot be read.
 	ErrRecordUnreadable = errors.New("dedup: the recorded outcome cannot be read")
+	// ErrNoKey: the operation's [Key] has no ID.
+	ErrNoKey = errors.New("dedup: Operation.Key.ID is empty")
 	// ErrNested: a handler asked for an operation that it is itself executing.
 	ErrNested = errors.New("dedup: the operation is already being executed by this call")
 )
+
+// ErrNoEffect is for handlers. An error that wraps it says that the operation
+// did not take place, so that its claim is released and the next attempt
+// executes.
+var ErrNoEffect = errors.New("dedup: the operation had no effect")
 
 // What stores answer.
 var (
