@@ -87,7 +87,7 @@ func (Jitter) EnumDescriptor() ([]byte, []int) {
 	return file_retrysafe_v1_policy_proto_rawDescGZIP(), []int{0}
 }
 
-// KeyRequirement says whether a call of a method carries an idempotency key.
+// Key says whether a call of a method carries an idempotency key.
 type MethodPolicy_Key int32
 
 const (
