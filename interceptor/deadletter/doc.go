@@ -1,0 +1,31 @@
+// Package deadletter keeps calls that exhausted their retries, so that they can
+// be sent again later as further attempts of the same operation.
+//
+//	letters, err := deadletter.UnaryClientInterceptor(queue)
+//	retries, err := retry.UnaryClientInterceptor(retry.WithPolicy(p))
+//	conn, err := grpc.NewClient(target, grpc.WithChainUnaryInterceptor(letters, retries), ...)
+//
+// The interceptor stands before the retries and sees what they gave up. An
+// exhausted call becomes a [Letter] in a [Queue]; the caller gets its error all
+// the same. [Replay] sends a letter with the key that all attempts before it
+// carried, so that an operation which executed after all is answered with its
+// outcome rather than executed again.
+//
+// # What a letter holds
+//
+// A letter holds the request and the idempotency key. Who can read the queue
+// can read both. [WithSeal] gives a function the letter before it is kept, to
+// redact or encrypt it; [WithOpen] undoes that for a replay.
+//
+// # What gets no letter
+//
+// A call that may not be retried (NOT_RETRY_SAFE), since sending it again
+// could execute it twice, and one whose retries belong to a layer above
+// (OWNED_UPSTREAM), since that layer writes the letter. Streams are not kept.
+//
+// # The window
+//
+// A server remembers an outcome for its retention. A letter that is replayed
+// after that could execute a second time, so Replay refuses it with
+// [ErrTooOld]: see [WithWindow].
+package deadletter
