@@ -1,0 +1,2 @@
+// Package fingerprint computes the fingerprint of a protobuf request.
+package fingerprint
