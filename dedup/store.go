@@ -17,6 +17,9 @@ type Store interface {
 	// only where it could not find out; every state of the operation is an
 	// [Answer].
 	//
+	// ctx bounds the asking, and is cancelled once Claim has returned; the claim
+	// does not end with it.
+	//
 	// A claim asked for again with the same Owner, because the reply was lost,
 	// answers Claimed with the same fence for as long as the claim lives.
 	//
