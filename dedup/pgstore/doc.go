@@ -1,0 +1,98 @@
+// Package pgstore is two kinds of [dedup.Store] in a PostgreSQL database, on
+// pgx.
+//
+// [Store] promises exactly once: the handler's writes and the recorded outcome
+// commit in one transaction. A crash at any point leaves both or neither.
+// [Leased] is for handlers whose effects are elsewhere; it promises at most
+// one executor at a time.
+//
+// # The transactional store
+//
+//	pool, err := pgxpool.New(ctx, url)
+//	err = pgstore.Migrate(ctx, pool)
+//	store, err := pgstore.New(pool)
+//	defer store.Close()
+//
+// A handler that runs under a claim of the store takes its transaction from
+// its context:
+//
+//	tx, err := pgstore.Tx(ctx)
+//	_, err = tx.Exec(ctx, "UPDATE accounts SET balance = balance - $1 WHERE id = $2", amount, id)
+//
+// It neither commits nor rolls back: an outcome commits, a business error
+// undoes the handler's writes and commits the outcome alone, anything else
+// rolls back.
+//
+// # What it costs
+//
+//	trip 1   BEGIN; try the operation's lock; look for an outcome; SAVEPOINT
+//	         ... the handler's statements ...
+//	trip n   INSERT the outcome; RELEASE; COMMIT
+//
+// A handler of two statements makes four round trips, as the bare transaction
+// does. A connection's first claim and first completion each take one more, to
+// prepare their statements, and pgxpool pings a connection that was idle for
+// over a second. [Store.Once] does with one trip where the handler is a batch
+// of statements.
+//
+// One connection of the pool is held from the claim to its settlement, so a
+// pool of n connections executes n operations at a time.
+//
+// # How it decides
+//
+// The primary key of the table of outcomes is what keeps an operation from
+// taking effect twice: of two transactions that record it, one fails, and its
+// handler's writes with it. So that the second does not run at all, a claim
+// also holds an advisory lock of its transaction, whose number is a digest of
+// the operation. Taking a lock that is free and looking for an outcome only
+// read, which is cheaper than writing a row at the claim and updating it at
+// the end, and leaves nothing behind when the transaction rolls back.
+//
+// The outcome is looked for in a statement after the one that took the lock,
+// so that at READ COMMITTED it sees what the lock's last holder committed. At
+// REPEATABLE READ and SERIALIZABLE a transaction sees nothing that was
+// committed after its first statement, and what it reads can make it fail, so
+// there the outcome is looked for in a READ COMMITTED transaction before,
+// which is a fifth trip. An operation that is completed between the two runs
+// again and fails when it is recorded; its repeat gets the first outcome.
+//
+// A duplicate of an operation that another executes waits for its lock, no
+// longer than its context, and answers InProgress after that. Callers of one
+// store that wait for one operation share one connection, and all that wait
+// together use a quarter of the pool at most; the rest ask again now and then.
+//
+// Every time is the database's.
+//
+// # Isolation
+//
+// Handlers run at READ COMMITTED, whatever the database's default is, unless
+// [WithIsolation] says otherwise. A serialization failure or a deadlock is an
+// error of the handler's statement or of Complete, and everything is rolled
+// back; nothing is tried again in here. Repeating the call with its key is
+// safe and is for whoever owns the hop's retries.
+//
+// # What ends a transaction
+//
+// The server rolls back when it learns that the client is gone. Where a
+// machine can vanish without closing its connections, let the server notice:
+// set tcp_keepalives_idle, client_connection_check_interval or
+// idle_in_transaction_session_timeout there. Until then its operations answer
+// InProgress. Claims of this store do not end with their lease.
+//
+// # Poolers
+//
+// Behind PgBouncer in transaction mode the store works where prepared
+// statements do: PgBouncer 1.21 or later with max_prepared_statements above
+// 0, or any version with default_query_exec_mode=exec in the pool's connection
+// string (or another of pgx's modes that prepare nothing). Otherwise claims
+// fail with an error that says so. [Leased] needs a session for LISTEN; behind
+// such a pooler its waiters are not woken and find out by a poll, within a
+// second.
+//
+// # Keys
+//
+// Scope, method and ID are stored as they are, in bytea columns, and may have
+// 2,000 bytes together. They stand in no error of this package, and pgx's
+// tracers print them as "(hidden)". A PostgreSQL server that logs parameters
+// (log_parameter_max_length, auto_explain) logs them.
+package pgstore

@@ -1,0 +1,112 @@
+package pgstore
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+//go:embed schema_v1.sql
+var schemaV1 string
+
+// migrations are the steps to each version of the schema, from 1. They are
+// never changed, only followed by others.
+var migrations = []string{schemaV1}
+
+// migrationLock is the number of the advisory lock under which one process at
+// a time migrates: "rtrysafe" in ASCII.
+const migrationLock int64 = 0x7274727973616665
+
+// Migrate creates the tables of both kinds of store, or brings them up to
+// date. It takes [WithSchema] where the stores do, and needs the rights to
+// create, unless all is there already. Many processes may run it at once. It
+// changes nothing and fails where the tables are of a version that this
+// package does not know yet.
+func Migrate(ctx context.Context, pool *pgxpool.Pool, opts ...Option) error {
+	c, err := newConfig(opts)
+	if err != nil {
+		return err
+	}
+	if err := migrate(ctx, pool, &c); err != nil {
+		return fmt.Errorf("pgstore: migrate: %w", err)
+	}
+	return nil
+}
+
+func migrate(ctx context.Context, pool *pgxpool.Pool, c *config) error {
+	// Without a lock, so that a role without the right to create can start
+	// where there is nothing to do.
+	if version, err := c.version(ctx, pool); err != nil || version == len(migrations) {
+		return err
+	}
+	// At READ COMMITTED, whatever the database's default, for the version to be
+	// what the lock's last holder committed.
+	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+	return pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", migrationLock); err != nil {
+			return err
+		}
+		if err := c.enterSchema(ctx, tx); err != nil {
+			return err
+		}
+		version, err := c.version(ctx, tx)
+		if err != nil {
+			return err
+		}
+		for _, step := range migrations[version:] {
+			if _, err := tx.Exec(ctx, step); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, "UPDATE "+c.name("retrysafe_schema")+" SET version = $1", len(migrations))
+		return err
+	})
+}
+
+// enterSchema makes the migrations' plain names mean objects of the schema.
+func (c *config) enterSchema(ctx context.Context, tx pgx.Tx) error {
+	if c.schema == nil {
+		return nil
+	}
+	// CREATE SCHEMA IF NOT EXISTS asks for the right to create even where
+	// nothing is to be created.
+	var exists bool
+	const look = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)"
+	if err := tx.QueryRow(ctx, look, *c.schema).Scan(&exists); err != nil {
+		return err
+	}
+	name := pgx.Identifier{*c.schema}.Sanitize()
+	if !exists {
+		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+name); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, "SET LOCAL search_path = "+name)
+	return err
+}
+
+// querier is what a pool and a transaction have in common here.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// version returns the schema's version, 0 where there is none.
+func (c *config) version(ctx context.Context, q querier) (int, error) {
+	table := c.name("retrysafe_schema")
+	var exists bool
+	if err := q.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", table).Scan(&exists); err != nil || !exists {
+		return 0, err
+	}
+	var version int
+	if err := q.QueryRow(ctx, "SELECT version FROM "+table).Scan(&version); err != nil {
+		return 0, err
+	}
+	if version < 1 || version > len(migrations) {
+		return 0, fmt.Errorf("the tables are of version %d, and this package knows 1 to %d: "+
+			"upgrade the program", version, len(migrations))
+	}
+	return version, nil
+}

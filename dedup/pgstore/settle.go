@@ -1,0 +1,169 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/retrysafe/retrysafe/dedup"
+)
+
+// claim is the right to execute an operation: an open transaction, or a
+// savepoint in one.
+type claim struct {
+	session *session
+	tx      *transaction
+	id      identity
+	req     dedup.ClaimRequest
+	fence   int64
+	depth   int // 0, or the number of its savepoint in another's transaction
+
+	mu      sync.Mutex
+	settled settlement
+	failure error // why Complete failed
+}
+
+type settlement uint8
+
+const (
+	unsettled settlement = iota
+	completed
+	failed
+	released
+)
+
+func newClaim(sess *session, id identity, req dedup.ClaimRequest, fence int64) dedup.Answer {
+	sess.held = map[dedup.Key]struct{}{req.Key: {}}
+	c := &claim{session: sess, tx: newTransaction(sess), id: id, req: req, fence: fence}
+	return dedup.Answer{State: dedup.Claimed, Claim: c}
+}
+
+// Fence implements [dedup.Claim].
+func (c *claim) Fence() uint64 { return uint64(c.fence) }
+
+// Attempt implements [dedup.Claim]. An attempt that was rolled back has left
+// nothing to count.
+func (c *claim) Attempt() int { return 1 }
+
+// Context implements [dedup.Claim]. [Tx] finds the transaction in it.
+func (c *claim) Context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, txKey{}, c.tx)
+}
+
+// Renew implements [dedup.Claim]. A transaction lasts until it is ended.
+func (c *claim) Renew(_ context.Context, lease time.Duration) error {
+	if err := checkDuration("lease", lease); err != nil {
+		return err
+	}
+	// Complete holds mu while it talks to the server, and a renewal need not
+	// wait for that.
+	if c.tx.over() {
+		return dedup.ErrLeaseLost
+	}
+	return nil
+}
+
+// Complete implements [dedup.Claim].
+func (c *claim) Complete(ctx context.Context, completion dedup.Completion) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch c.settled {
+	case completed:
+		return nil
+	case failed:
+		return c.failure
+	case released:
+		return dedup.ErrLeaseLost
+	}
+	c.tx.settled.Store(true)
+	if err := c.complete(ctx, completion); err != nil {
+		c.settled, c.failure = failed, err
+		return err
+	}
+	c.settled = completed
+	return nil
+}
+
+func (c *claim) complete(ctx context.Context, completion dedup.Completion) error {
+	if c.depth > 0 {
+		return c.completeJoined(ctx, completion)
+	}
+	err := errors.Join(checkCompletion(completion), c.session.end())
+	if err == nil {
+		err = c.commit(ctx, completion)
+	}
+	if err != nil {
+		_ = c.session.rollback() // where it fails the connection is closed
+		return err
+	}
+	c.session.finish()
+	return nil
+}
+
+// commit records the outcome and commits, in one trip. The savepoint's name
+// fails where the handler has ended the transaction behind the store's back,
+// and the server skips what follows a failure, COMMIT included.
+func (c *claim) commit(ctx context.Context, completion dedup.Completion) error {
+	var b pgx.Batch
+	if completion.Undo {
+		b.Queue("rollback to savepoint " + savepoint)
+	}
+	c.queueRecord(&b, completion)
+	b.Queue("release savepoint " + savepoint)
+	var tag pgconn.CommandTag
+	b.Queue("commit").Exec(func(t pgconn.CommandTag) error { tag = t; return nil })
+	if err := c.session.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return c.explain(err)
+	}
+	if tag.String() != "COMMIT" {
+		return fmt.Errorf("pgstore: complete: the server answered %q to COMMIT", tag)
+	}
+	return nil
+}
+
+func (c *claim) queueRecord(b *pgx.Batch, completion dedup.Completion) {
+	f := c.req.Fingerprint
+	record := hidden(completion.Record)
+	if record == nil {
+		record = hidden{} // nil would be NULL
+	}
+	b.Queue(c.session.store.sql.record, c.id.scope, c.id.method, c.id.id, int16(f.Version), f.Sum[:], c.fence,
+		record, completion.Retention.Microseconds())
+}
+
+// explain tells an operation that another has recorded from other failures. It
+// keeps the server's error out of it, which shows the key.
+func (c *claim) explain(err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == codeUniqueViolation && pg.TableName == "retrysafe_outcomes" {
+		return fmt.Errorf("pgstore: complete: another has recorded the operation: %w", dedup.ErrLeaseLost)
+	}
+	return explain("complete", err)
+}
+
+// Release implements [dedup.Claim]. It returns an error where the connection
+// is lost, so that the server may roll back later only.
+func (c *claim) Release(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch c.settled {
+	case released:
+		return nil
+	case completed, failed:
+		return dedup.ErrLeaseLost
+	}
+	c.tx.settled.Store(true)
+	c.settled = released
+	if c.depth > 0 {
+		return c.releaseJoined(ctx)
+	}
+	busy := c.session.end()
+	if err := errors.Join(busy, c.session.rollback()); err != nil {
+		return explain("release", err)
+	}
+	return nil
+}
