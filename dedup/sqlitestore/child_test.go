@@ -1,0 +1,5 @@
+package sqlitestore
+
+const childJob = "SQLITESTORE_TEST_CHILD"
+
+func runChild(string) int { return 2 }
