@@ -10,16 +10,18 @@ import (
 
 // SQLSTATEs that are told apart. See PostgreSQL's appendix A.
 const (
-	codeUndefinedTable     = "42P01"
-	codeUndefinedFunction  = "42883"
-	codeUndefinedSchema    = "3F000"
-	codeUndefinedStatement = "26000"
-	codeDuplicateStatement = "42P05"
-	codeLockNotAvailable   = "55P03"
-	codeUniqueViolation    = "23505"
-	codeDiskFull           = "53100"
-	codeOutOfMemory        = "53200"
-	codeRefused            = "RS001" // raised by retrysafe_refuse
+	codeUndefinedTable       = "42P01"
+	codeUndefinedFunction    = "42883"
+	codeUndefinedSchema      = "3F000"
+	codeUndefinedStatement   = "26000"
+	codeDuplicateStatement   = "42P05"
+	codeLockNotAvailable     = "55P03"
+	codeUniqueViolation      = "23505"
+	codeDiskFull             = "53100"
+	codeOutOfMemory          = "53200"
+	codeSerializationFailure = "40001"
+	codeDeadlock             = "40P01"
+	codeRefused              = "RS001" // raised by retrysafe_refuse
 )
 
 // codeOf returns the SQLSTATE of an error that the server sent and that did

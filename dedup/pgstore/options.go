@@ -28,6 +28,7 @@ type Option func(*config)
 type config struct {
 	schema        *string
 	isolation     pgx.TxIsoLevel
+	isolationSet  bool
 	sweepInterval time.Duration
 	sweepBatch    int
 	sweepOff      bool
@@ -44,7 +45,7 @@ func WithSchema(name string) Option {
 // WithIsolation sets the isolation level of the handlers' transactions, of
 // [Store] only. Default: READ COMMITTED.
 func WithIsolation(level pgx.TxIsoLevel) Option {
-	return func(c *config) { c.isolation = level }
+	return func(c *config) { c.isolation, c.isolationSet = level, level != "" }
 }
 
 // WithSweepInterval sets how long the store waits after deleting what has

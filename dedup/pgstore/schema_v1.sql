@@ -54,3 +54,10 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'RS001', MESSAGE = 'retrysafe: the operation is held or recorded';
 END
 $$;
+
+-- Ends a batch whose query for its own record found none.
+CREATE FUNCTION retrysafe_no_record() RETURNS bytea LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'RS002', MESSAGE = 'retrysafe: the query for the record returned none';
+END
+$$;

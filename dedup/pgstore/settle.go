@@ -127,19 +127,15 @@ func (c *claim) commit(ctx context.Context, completion dedup.Completion) error {
 
 func (c *claim) queueRecord(b *pgx.Batch, completion dedup.Completion) {
 	f := c.req.Fingerprint
-	record := hidden(completion.Record)
-	if record == nil {
-		record = hidden{} // nil would be NULL
-	}
 	b.Queue(c.session.store.sql.record, c.id.scope, c.id.method, c.id.id, int16(f.Version), f.Sum[:], c.fence,
-		record, completion.Retention.Microseconds())
+		notNull(completion.Record), completion.Retention.Microseconds())
 }
 
 // explain tells an operation that another has recorded from other failures. It
 // keeps the server's error out of it, which shows the key.
 func (c *claim) explain(err error) error {
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == codeUniqueViolation && pg.TableName == "retrysafe_outcomes" {
+	if errors.As(err, &pg) && pg.Code == codeUniqueViolation && pg.TableName == outcomesTable {
 		return fmt.Errorf("pgstore: complete: another has recorded the operation: %w", dedup.ErrLeaseLost)
 	}
 	return explain("complete", err)

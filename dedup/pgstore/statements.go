@@ -17,13 +17,12 @@ type statements struct {
 	// For batches. They fail with codeRefused where the lock is held, or where
 	// there is an outcome.
 	refuseHeld, refuseRecorded string
-	// recordNow is the head of the INSERT of a batch's outcome.
-	recordNow string
-	nextFence string
+	// Parts of a batch's record statement.
+	insert, nextFence, noRecord string
 }
 
 func newStatements(c *config) statements {
-	outcomes, fences := c.name("retrysafe_outcomes"), c.name("retrysafe_fences")
+	outcomes, fences := c.name(outcomesTable), c.name("retrysafe_fences")
 	refuse := c.name("retrysafe_refuse") + "()"
 	nextFence := "nextval(" + literal(fences) + "::regclass)"
 	// The table's OID keeps two stores of one database apart.
@@ -48,7 +47,8 @@ func newStatements(c *config) statements {
 		refuseHeld: fmt.Sprintf("SELECT CASE WHEN %s THEN 0 ELSE %s END", tryLock, refuse),
 		refuseRecorded: fmt.Sprintf("SELECT CASE WHEN EXISTS (SELECT FROM %s WHERE %s) THEN %s ELSE 0 END",
 			outcomes, identity, refuse),
-		recordNow: insert,
+		insert:    insert,
 		nextFence: nextFence,
+		noRecord:  c.name("retrysafe_no_record"),
 	}
 }

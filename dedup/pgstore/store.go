@@ -43,7 +43,7 @@ func New(pool *pgxpool.Pool, opts ...Option) (*Store, error) {
 		config:  c,
 		sql:     newStatements(&c),
 		waiting: newWaiting(pool),
-		sweeper: startSweeper(pool, &c, "retrysafe_outcomes"),
+		sweeper: startSweeper(pool, &c, outcomesTable),
 	}, nil
 }
 

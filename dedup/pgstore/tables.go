@@ -13,6 +13,12 @@ import (
 	"github.com/retrysafe/retrysafe/dedup"
 )
 
+// Names of tables, as the server gives them in errors too.
+const (
+	outcomesTable = "retrysafe_outcomes"
+	leasesTable   = "retrysafe_leases"
+)
+
 const (
 	// maxKey keeps an operation's identity within what a B-tree of PostgreSQL
 	// can index, which is 2,704 bytes.
@@ -56,6 +62,14 @@ func (h hidden) MarshalText() ([]byte, error) { return []byte("(hidden)"), nil }
 
 // LogValue implements [slog.LogValuer] as String does.
 func (h hidden) LogValue() slog.Value { return slog.StringValue("(hidden)") }
+
+// notNull is a record as a parameter: an empty one is not NULL.
+func notNull(record []byte) hidden {
+	if record == nil {
+		return hidden{}
+	}
+	return record
+}
 
 // identity is a key as statements take it.
 type identity struct{ scope, method, id hidden }

@@ -1,0 +1,81 @@
+package pgstore_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/retrysafe/retrysafe/dedup"
+	"github.com/retrysafe/retrysafe/dedup/pgstore"
+	"github.com/retrysafe/retrysafe/dedup/storetest"
+)
+
+func TestStoreConforms(t *testing.T) {
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		t.Run(string(level), func(t *testing.T) {
+			storetest.Run(t, func(tb testing.TB) storetest.Storage { return transactionalStorage(tb, level) })
+		})
+	}
+}
+
+func TestLeasedConforms(t *testing.T) {
+	storetest.Run(t, leasedStorage)
+}
+
+func transactionalStorage(tb testing.TB, level pgx.TxIsoLevel) storetest.Storage {
+	db := newDatabase(tb)
+	open := func() (dedup.Store, string) {
+		application := "retrysafe " + unique()
+		// As many as the suite's crowd may hold at once.
+		pool := db.pool(named(application), func(c *pgxpool.Config) { c.MaxConns = 20 })
+		return db.store(pool, pgstore.WithIsolation(level)), application
+	}
+	first, firstName := open()
+	second, secondName := open()
+	return storetest.Storage{
+		First:            first,
+		Second:           second,
+		ConcurrentClaims: true,
+		Effects:          db.effects(),
+		Restart: func(tb testing.TB) (dedup.Store, dedup.Store) {
+			db.kill(firstName)
+			db.kill(secondName)
+			first, firstName = open()
+			second, secondName = open()
+			return first, second
+		},
+	}
+}
+
+func (db *database) effects() *storetest.Effects {
+	return &storetest.Effects{
+		Write: db.write,
+		Written: func(ctx context.Context) ([]string, error) {
+			rows, err := db.admin.Query(ctx, "SELECT marker FROM "+db.name("effects"))
+			if err != nil {
+				return nil, err
+			}
+			return pgx.CollectRows(rows, pgx.RowTo[string])
+		},
+		Fail: func(ctx context.Context) error {
+			tx, err := pgstore.Tx(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, "SELECT 1/0")
+			return err
+		},
+	}
+}
+
+func leasedStorage(tb testing.TB) storetest.Storage {
+	db := newDatabase(tb)
+	open := func() dedup.Store { return db.leased(db.pool()) }
+	return storetest.Storage{
+		First:   open(),
+		Second:  open(),
+		Restart: func(testing.TB) (dedup.Store, dedup.Store) { return open(), open() },
+	}
+}

@@ -1,0 +1,219 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/retrysafe/retrysafe/dedup"
+)
+
+// onceRetryAfter is the hint to come again where an operation is held longer
+// than the caller can wait.
+const onceRetryAfter = time.Second
+
+// Batch is an operation that is nothing but SQL, for [Store.Once].
+type Batch struct {
+	Key         dedup.Key
+	Fingerprint dedup.Fingerprint
+	// Retention is how long the record is kept. At least a millisecond.
+	Retention time.Duration
+	// Statements are the operation's effects, without SQL that begins or ends a
+	// transaction. Each must fail by itself where it may not take effect, by a
+	// constraint for example: nothing looks at how many rows it changed before
+	// it is committed. Functions that are set on the queries cannot stop that
+	// either. They may run more than once and for effects that are undone; what
+	// they were given counts where Once returns no error and no replay.
+	Statements *pgx.Batch
+	// Record is what a repeat gets, where it is known beforehand.
+	Record []byte
+	// RecordSQL is a query of one row with one bytea column, which becomes the
+	// record, with RecordArgs as its parameters. It sees the statements'
+	// effects. Empty: Record is the record.
+	RecordSQL  string
+	RecordArgs []any
+}
+
+// OnceResult is how a [Batch] was answered.
+type OnceResult struct {
+	Record []byte
+	// Replayed says that the operation was executed before.
+	Replayed bool
+}
+
+// Once executes an operation and records it in one round trip: BEGIN, the
+// claim, the statements, the record and COMMIT are sent together. A repeat
+// takes two more, and leaves a line in the server's log: the server has to
+// raise an error for the rest of the batch to be skipped.
+//
+// The operation must have a key of its own kind: an engine on the same store
+// cannot read records that were not made by it.
+//
+// Once answers [dedup.ErrKeyReused], and a [*dedup.InProgressError] where
+// another still executes the operation when ctx ends. An error of the server
+// to one of the statements, a [*pgconn.PgError], says that nothing took effect
+// and nothing was recorded. After any other error it is not known whether it was;
+// repeating the call with its key is safe.
+//
+// Where ctx carries a transaction of the store, the operation joins it.
+func (s *Store) Once(ctx context.Context, b Batch) (OnceResult, error) {
+	req := dedup.ClaimRequest{Key: b.Key, Fingerprint: b.Fingerprint, Lease: minDuration, Retention: b.Retention}
+	if err := errors.Join(b.check(), validate(req)); err != nil {
+		return OnceResult{}, err
+	}
+	if t, ok := ctx.Value(txKey{}).(*transaction); ok && t.session.belongs(s) {
+		return s.onceClaimed(ctx, &b, req)
+	}
+	record, err := s.onceNow(ctx, &b)
+	if errors.Is(err, errRefused) {
+		return s.onceClaimed(ctx, &b, req)
+	}
+	return OnceResult{Record: record}, err
+}
+
+func (b *Batch) check() error {
+	switch {
+	case b.Statements == nil || b.Statements.Len() == 0:
+		return errors.New("pgstore: once: there are no statements")
+	case b.RecordSQL != "" && b.Record != nil:
+		return errors.New("pgstore: once: Record and RecordSQL are both set")
+	case len(b.Record) > maxRecord:
+		return fmt.Errorf("pgstore: once: %d bytes are more than %d: %w", len(b.Record), maxRecord, dedup.ErrTooLarge)
+	}
+	return nil
+}
+
+// errRefused: the batch was undone because the operation is held or recorded,
+// or may be.
+var errRefused = errors.New("the operation is held or recorded")
+
+// onceNow sends everything at once.
+//
+// At READ COMMITTED its first statements end the batch before the others run.
+// At higher levels a look for the outcome could make the transaction fail, so
+// there the record's primary key decides, after they have run; and that they
+// failed may mean that they had been executed before.
+func (s *Store) onceNow(ctx context.Context, b *Batch) (record []byte, err error) {
+	id := newIdentity(b.Key)
+	var all pgx.Batch
+	all.Queue("begin isolation level " + string(s.config.isolation))
+	all.Queue(s.sql.refuseHeld, id.lock())
+	if s.config.isolation == pgx.ReadCommitted {
+		all.Queue(s.sql.refuseRecorded, id.scope, id.method, id.id)
+	}
+	b.queueStatements(&all)
+	sql, args := s.recordOf(b, id)
+	all.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&record) })
+	all.Queue("commit")
+	if err := s.pool.SendBatch(ctx, &all).Close(); err != nil {
+		return nil, s.explainOnce(err)
+	}
+	return record, nil
+}
+
+// queueStatements copies the queries, because one that was sent belongs to its
+// connection.
+func (b *Batch) queueStatements(to *pgx.Batch) {
+	for _, q := range b.Statements.QueuedQueries {
+		to.Queue(q.SQL, q.Arguments...).Fn = q.Fn
+	}
+}
+
+// recordOf returns the INSERT of the batch's outcome. It fails where RecordSQL
+// has no record to give, so that nothing takes effect unrecorded.
+func (s *Store) recordOf(b *Batch, id identity) (string, []any) {
+	args := slices.Clone(b.RecordArgs)
+	param := func(arg any) string {
+		args = append(args, arg)
+		return "$" + strconv.Itoa(len(args))
+	}
+	var record string
+	if b.RecordSQL != "" {
+		record = fmt.Sprintf("coalesce((%s\n), %s())", b.RecordSQL, s.sql.noRecord)
+	} else {
+		record = param(notNull(b.Record))
+	}
+	return fmt.Sprintf(`%s VALUES (%s, %s, %s, %s, %s, %s, %s,
+ clock_timestamp(), clock_timestamp() + %s::bigint * interval '1 microsecond') RETURNING record`,
+		s.sql.insert, param(id.scope), param(id.method), param(id.id),
+		param(int16(b.Fingerprint.Version)), param(b.Fingerprint.Sum[:]), s.sql.nextFence,
+		record, param(b.Retention.Microseconds())), args
+}
+
+func (s *Store) explainOnce(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return fmt.Errorf("pgstore: once: %w", err)
+	}
+	code := codeOf(err)
+	recorded := code == codeUniqueViolation && pg.TableName == outcomesTable
+	failed := code != codeSerializationFailure && code != codeDeadlock
+	switch {
+	case code == "":
+		// Not found by errors.As, for it does not say that nothing took effect.
+		return fmt.Errorf("pgstore: once: the session ended: %v", err)
+	case code == codeRefused, recorded:
+		return errRefused
+	case failed && s.config.isolation != pgx.ReadCommitted:
+		return errRefused
+	case code == codeDiskFull, code == codeOutOfMemory:
+		return explain("once", err)
+	}
+	return fmt.Errorf("pgstore: once: %w", err)
+}
+
+// onceClaimed executes the operation in the trips that it takes to claim it,
+// if need be to wait for it, and to complete it.
+func (s *Store) onceClaimed(ctx context.Context, b *Batch, req dedup.ClaimRequest) (OnceResult, error) {
+	answer, err := s.Claim(ctx, req)
+	if err != nil {
+		return OnceResult{}, err
+	}
+	switch answer.State {
+	case dedup.Claimed:
+		return onceUnder(ctx, answer.Claim, b)
+	case dedup.Completed:
+		return OnceResult{Record: answer.Record, Replayed: true}, nil
+	case dedup.Reused:
+		return OnceResult{}, dedup.ErrKeyReused
+	}
+	return OnceResult{}, &dedup.InProgressError{RetryAfter: onceRetryAfter}
+}
+
+func onceUnder(ctx context.Context, claim dedup.Claim, b *Batch) (OnceResult, error) {
+	record, err := b.execute(claim.Context(ctx))
+	if err != nil {
+		return OnceResult{}, errors.Join(fmt.Errorf("pgstore: once: %w", err), claim.Release(ctx))
+	}
+	err = claim.Complete(ctx, dedup.Completion{Record: record, Retention: b.Retention})
+	return OnceResult{Record: record}, err
+}
+
+// execute runs the statements in ctx's transaction and returns the record.
+func (b *Batch) execute(ctx context.Context) ([]byte, error) {
+	tx, err := Tx(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var statements pgx.Batch
+	b.queueStatements(&statements)
+	if err := tx.SendBatch(ctx, &statements).Close(); err != nil {
+		return nil, err
+	}
+	if b.RecordSQL == "" {
+		return notNull(b.Record), nil
+	}
+	var record []byte
+	if err := tx.QueryRow(ctx, b.RecordSQL, b.RecordArgs...).Scan(&record); err != nil {
+		return nil, fmt.Errorf("RecordSQL: %w", err)
+	}
+	if record == nil {
+		return nil, errors.New("RecordSQL returned NULL")
+	}
+	return record, nil
+}
