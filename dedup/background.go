@@ -70,7 +70,7 @@ const (
 // insist tries a settlement again until it has gone through, the claim is
 // lost, or its lease is over. It returns true where it has gone through
 // already.
-func (r *run) insist(settle func(context.Context) error) bool {
+func (r *run) insist(settle func() error) bool {
 	r.lease.stop()
 	ends := r.lease.ends
 	done := make(chan bool, 1)
@@ -79,7 +79,7 @@ func (r *run) insist(settle func(context.Context) error) bool {
 		if limit := time.Now().Add(r.engine.storeTimeout); stop == nil && limit.Before(until) {
 			until = limit
 		}
-		err := repeat(stop, until, func() error { return settle(r.detached) })
+		err := repeat(stop, until, settle)
 		r.engine.logInsisted(r.detached, &r.op, err)
 		done <- err == nil
 	})

@@ -28,6 +28,11 @@ type call struct {
 	executed  bool      // fn was called
 
 	disposition Disposition
+
+	// What most calls need once stands here, for one allocation in all.
+	ownFlight flight
+	ownBound  boundContext
+	bounds    int
 }
 
 // do answers the call: from the store, from memory, or by executing.
@@ -45,7 +50,7 @@ func (c *call) do(ctx context.Context) (Result, error) {
 	if c.joined != nil {
 		return c.lead(ctx)
 	}
-	f, w, err := c.engine.flights.join(&c.op)
+	f, w, err := c.engine.flights.join(&c.op, &c.ownFlight)
 	if err != nil {
 		return Result{}, err
 	}
@@ -145,7 +150,7 @@ func (c *call) claim(ctx context.Context) (Answer, error) {
 	if until.Before(c.waitUntil) {
 		until = c.waitUntil
 	}
-	bound := newBoundContext(ctx, until)
+	bound := c.claimBound(ctx, until)
 	defer bound.end(nil)
 	answer, err := c.ask(bound, c.op.OnUnknown == Reexecute)
 	if err != nil && bound.Err() == nil && !errors.Is(err, ErrFull) {
@@ -164,6 +169,14 @@ func (c *call) claim(ctx context.Context) (Answer, error) {
 		return Answer{}, err
 	}
 	return Answer{}, &StoreError{Op: "claim", cause: err}
+}
+
+// claimBound makes the context of a claim.
+func (c *call) claimBound(ctx context.Context, until time.Time) *boundContext {
+	if c.bounds++; c.bounds > 1 {
+		return newBoundContext(ctx, until)
+	}
+	return c.ownBound.begin(ctx, until)
 }
 
 func (c *call) ask(ctx context.Context, takeover bool) (Answer, error) {

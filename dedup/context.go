@@ -26,7 +26,14 @@ type boundContext struct {
 type innerContext struct{ context.Context }
 
 func newBoundContext(parent context.Context, deadline time.Time) *boundContext {
-	return &boundContext{parent: parent, deadline: deadline}
+	return new(boundContext).begin(parent, deadline)
+}
+
+// begin sets up a context that stands in something else, for which it needs no
+// allocation of its own. It may be called once.
+func (c *boundContext) begin(parent context.Context, deadline time.Time) *boundContext {
+	c.parent, c.deadline = parent, deadline
+	return c
 }
 
 // end cancels the context, where cause may be nil.

@@ -75,17 +75,18 @@ func (fs *flights) shard(key Key) *flightShard {
 	return &fs.shards[maphash.String(fs.seed, key.ID)%flightShards]
 }
 
-// join returns the operation's flight, which the caller leads where the
-// waiter is nil. The error is the caller's answer.
-func (fs *flights) join(op *Operation) (*flight, *waiter, error) {
+// join returns the operation's flight. Where there is none yet it is own, and
+// the caller leads it; the waiter is then nil. The error is the caller's
+// answer.
+func (fs *flights) join(op *Operation, own *flight) (*flight, *waiter, error) {
 	s := fs.shard(op.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.byKey[op.Key]
 	if f == nil {
-		f = &flight{key: op.Key, fingerprint: op.Fingerprint}
-		s.byKey[op.Key] = f
-		return f, nil, nil
+		own.key, own.fingerprint = op.Key, op.Fingerprint
+		s.byKey[op.Key] = own
+		return own, nil, nil
 	}
 	if f.judged && f.fingerprint != op.Fingerprint {
 		return nil, nil, reused(f.fingerprint, op.Fingerprint)

@@ -12,8 +12,7 @@ import (
 // was last asked, which is never later than the store's own reckoning, and the
 // handler's context is cancelled when it has run out.
 type lease struct {
-	run     *run
-	handler *boundContext
+	run *run
 
 	mu      sync.Mutex
 	timer   *time.Timer
@@ -27,8 +26,8 @@ type lease struct {
 const leaseTick = time.Millisecond
 
 // hold begins to renew the lease of a claim that was asked for at sent.
-func (l *lease) hold(r *run, handler *boundContext, sent time.Time) error {
-	l.run, l.handler = r, handler
+func (l *lease) hold(r *run, sent time.Time) error {
+	l.run = r
 	l.ends = sent.Add(r.op.Lease)
 	if !time.Now().Before(l.ends) {
 		// The answer took so long that another may have the claim by now.
@@ -99,7 +98,7 @@ func (l *lease) tick() {
 func (l *lease) lose(err error) {
 	r := l.run
 	r.engine.logLost(r.detached, &r.op, err)
-	l.handler.end(ErrLeaseLost)
+	r.handler.end(ErrLeaseLost)
 }
 
 func (l *lease) renew(parent context.Context) error {

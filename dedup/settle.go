@@ -16,6 +16,10 @@ type run struct {
 	execution Execution
 	detached  context.Context // the caller's, without its end
 	lease     lease           // of a store whose claims are no transactions
+
+	handler boundContext // fn's
+	writes  int
+	write   boundContext // the first write's
 }
 
 // execute calls fn under the claim and settles it.
@@ -26,12 +30,12 @@ func (c *call) execute(ctx context.Context, claim Claim) (Result, error) {
 		deadline = c.joined.deadline
 	}
 	r.execution = Execution{engine: c.engine, key: c.op.Key, claim: claim, deadline: deadline, outer: c.outer}
-	bound := newBoundContext(r.detached, deadline)
+	bound := r.handler.begin(r.detached, deadline)
 	bound.execution = &r.execution
 	defer bound.end(nil)
 	if !c.transactional() {
 		defer r.lease.stop()
-		if err := r.lease.hold(r, bound, c.claimSent); err != nil {
+		if err := r.lease.hold(r, c.claimSent); err != nil {
 			r.giveUp(NoEffect)
 			return Result{}, &StoreError{Op: "claim", cause: err}
 		}
@@ -92,7 +96,7 @@ func (r *run) giveUp(class Class) {
 	if class != NoEffect && !r.transactional() {
 		return
 	}
-	err := r.release(r.detached)
+	err := r.release()
 	if err == nil || errors.Is(err, ErrLeaseLost) || r.transactional() {
 		return
 	}
@@ -102,17 +106,19 @@ func (r *run) giveUp(class Class) {
 
 // record completes the claim with the outcome.
 func (r *run) record(out Outcome) (Result, error) {
-	record, large := tooLargeRecord(), recordSize(&out) > r.engine.maxOutcome
+	large := recordSize(&out) > r.engine.maxOutcome
+	if r.transactional() {
+		return r.commit(out, large)
+	}
+	var record []byte
+	err := error(ErrTooLarge)
 	if !large {
 		record = encodeRecord(&out)
+		err = r.complete(record, false)
 	}
-	if r.transactional() {
-		return r.commit(out, record, large)
-	}
-	err := r.complete(r.detached, record, false)
-	if errors.Is(err, ErrTooLarge) && !large {
+	if errors.Is(err, ErrTooLarge) {
 		record, large = tooLargeRecord(), true
-		err = r.complete(r.detached, record, false)
+		err = r.complete(record, false)
 	}
 	res := Result{Outcome: out, Waited: r.waited, Unrecorded: large || err != nil}
 	if err == nil {
@@ -127,13 +133,14 @@ func (r *run) record(out Outcome) (Result, error) {
 // commit records the outcome in the transaction of the handler's writes. Where
 // that fails, none of it took place, or it is not known; so nobody is told of
 // an outcome.
-func (r *run) commit(out Outcome, record []byte, large bool) (Result, error) {
+func (r *run) commit(out Outcome, large bool) (Result, error) {
 	if large {
 		r.giveUp(NoEffect)
 		r.disposition = DispositionFailed
 		return Result{}, ErrTooLarge
 	}
-	err := r.complete(r.detached, record, out.Code != codes.OK)
+	record := encodeRecord(&out)
+	err := r.complete(record, out.Code != codes.OK)
 	if err == nil {
 		r.found.record = record
 		return Result{Outcome: out, Waited: r.waited}, nil
@@ -158,13 +165,13 @@ func (r *run) unrecorded(res *Result, record []byte, large bool, err error) {
 		r.engine.log(r.detached, slog.LevelError, "outcome was not recorded: another may execute the operation again", &r.op, err)
 	default:
 		r.engine.log(r.detached, slog.LevelError, "outcome was not recorded, trying again", &r.op, err)
-		recorded := r.insist(func(ctx context.Context) error { return r.complete(ctx, record, false) })
+		recorded := r.insist(func() error { return r.complete(record, false) })
 		res.Unrecorded = large || !recorded
 	}
 }
 
-func (r *run) complete(parent context.Context, record []byte, undo bool) error {
-	ctx := newBoundContext(parent, time.Now().Add(r.engine.storeTimeout))
+func (r *run) complete(record []byte, undo bool) error {
+	ctx := r.bound()
 	defer ctx.end(nil)
 	started := r.engine.callStarts()
 	err := r.claim.Complete(ctx, Completion{Record: record, Retention: r.op.Retention, Undo: undo})
@@ -172,13 +179,23 @@ func (r *run) complete(parent context.Context, record []byte, undo bool) error {
 	return err
 }
 
-func (r *run) release(parent context.Context) error {
-	ctx := newBoundContext(parent, time.Now().Add(r.engine.storeTimeout))
+func (r *run) release() error {
+	ctx := r.bound()
 	defer ctx.end(nil)
 	started := r.engine.callStarts()
 	err := r.claim.Release(ctx)
 	r.engine.called(r.detached, &r.op, StoreCallRelease, started, err)
 	return err
+}
+
+// bound makes the context of a settlement, which has the store timeout to
+// itself.
+func (r *run) bound() *boundContext {
+	until := time.Now().Add(r.engine.storeTimeout)
+	if r.writes++; r.writes > 1 {
+		return newBoundContext(r.detached, until)
+	}
+	return r.write.begin(r.detached, until)
 }
 
 // transactional says whether the store's claims are transactions.

@@ -1,0 +1,163 @@
+package dedup_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/retrysafe/retrysafe/dedup"
+)
+
+func TestTheLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newHooked()
+		e := newEngine(t, store, dedup.WithMaxExecution(time.Hour))
+		op := debit("k")
+		op.Lease = 3 * time.Second
+		other := newEngine(t, store, dedup.WithWait(time.Millisecond))
+		_, err := e.Do(t.Context(), op, func(ctx context.Context) (dedup.Outcome, error) {
+			for range 20 {
+				time.Sleep(time.Second + time.Millisecond)
+				if _, err := other.Do(t.Context(), op, nil); !errors.Is(err, dedup.ErrInProgress) {
+					t.Errorf("another caller: %v", err)
+				}
+			}
+			return dedup.Outcome{}, ctx.Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := store.renews.Load(); n != 20 {
+			t.Errorf("renewed %d times", n)
+		}
+		time.Sleep(time.Minute)
+		if n := store.renews.Load(); n != 20 {
+			t.Errorf("renewed %d times after all", n)
+		}
+	})
+}
+
+func TestALostLeaseCancelsTheHandler(t *testing.T) {
+	for name, tt := range map[string]struct {
+		renew func(ctx context.Context, next func() error) error
+		after time.Duration
+	}{
+		"because the store says so": {
+			renew: func(context.Context, func() error) error { return dedup.ErrLeaseLost },
+			after: time.Second,
+		},
+		"because the store cannot be reached until it has run out": {
+			renew: func(context.Context, func() error) error { return errors.New("unreachable") },
+			after: 3 * time.Second,
+		},
+		"because the store does not answer until it has run out": {
+			renew: func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() },
+			after: 3 * time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newHooked()
+				store.onRenew = tt.renew
+				e := newEngine(t, store, dedup.WithLease(3*time.Second))
+				begin := time.Now()
+				_, err := e.Do(t.Context(), debit("k"), func(ctx context.Context) (dedup.Outcome, error) {
+					<-ctx.Done()
+					if cause := context.Cause(ctx); !errors.Is(cause, dedup.ErrLeaseLost) {
+						t.Errorf("the cause is %v", cause)
+					}
+					return dedup.Outcome{}, ctx.Err()
+				})
+				if d := time.Since(begin); d != tt.after {
+					t.Errorf("after %v", d)
+				}
+				if !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newHooked()
+		store.onRenew = func(_ context.Context, next func() error) error {
+			if store.renews.Load()%2 == 1 {
+				return errors.New("unreachable")
+			}
+			return next()
+		}
+		e := newEngine(t, store, dedup.WithLease(3*time.Second), dedup.WithMaxExecution(time.Hour))
+		_, err := e.Do(t.Context(), debit("k"), func(ctx context.Context) (dedup.Outcome, error) {
+			time.Sleep(20 * time.Second)
+			return dedup.Outcome{}, ctx.Err()
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestARenewalUnderWayEndsWithTheExecution(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newHooked()
+		store.onRenew = func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() }
+		e := newEngine(t, store, dedup.WithLease(30*time.Second), dedup.WithStoreTimeout(20*time.Second))
+		begin := time.Now()
+		_, err := e.Do(t.Context(), debit("k"), func(ctx context.Context) (dedup.Outcome, error) {
+			time.Sleep(11 * time.Second)
+			return dedup.Outcome{}, nil
+		})
+		if d := time.Since(begin); err != nil || d != 11*time.Second || store.renews.Load() != 1 {
+			t.Errorf("%v after %v and %d renewals", err, d, store.renews.Load())
+		}
+	})
+}
+
+func TestAClaimWhoseAnswerTookLongerThanItsLeaseIsRenewedFirst(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newHooked()
+			store.onClaim = func(_ context.Context, _ dedup.ClaimRequest, next func() (dedup.Answer, error)) (dedup.Answer, error) {
+				answer, err := next()
+				time.Sleep(2 * time.Second)
+				return answer, err
+			}
+			if lost {
+				store.onRenew = func(context.Context, func() error) error { return dedup.ErrLeaseLost }
+			}
+			e := newEngine(t, store, dedup.WithLease(time.Second))
+			_, err := e.Do(t.Context(), debit("k"), func(ctx context.Context) (dedup.Outcome, error) {
+				if store.renews.Load() != 1 || lost {
+					t.Error("executed without a lease")
+				}
+				return dedup.Outcome{}, ctx.Err()
+			})
+			if lost != errors.Is(err, dedup.ErrStoreUnavailable) {
+				t.Errorf("lost=%v: %v", lost, err)
+			}
+		})
+	}
+}
+
+func TestAnExecutionWhoseLeaseRanOutIsRecordedWhereNobodyTookOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newHooked()
+		store.onRenew = func(context.Context, func() error) error { return errors.New("unreachable") }
+		e := newEngine(t, store, dedup.WithLease(time.Second))
+		res, err := e.Do(t.Context(), debit("k"), func(ctx context.Context) (dedup.Outcome, error) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			return dedup.Outcome{Message: "late"}, nil
+		})
+		if err != nil || res.Unrecorded {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if res, err := e.Do(t.Context(), debit("k"), nil); err != nil || res.Outcome.Message != "late" {
+			t.Errorf("repeat: %+v, %v", res, err)
+		}
+	})
+}
