@@ -27,7 +27,7 @@ var measured = []struct {
 	{"1KiB/bytes", &errdetails.RequestInfo{RequestId: strings.Repeat("r", 500), ServingData: strings.Repeat("s", 500)}},
 }
 
-func policy() proto.Message {
+func policy() *retrysafev1.MethodPolicy {
 	return &retrysafev1.MethodPolicy{
 		Key: retrysafev1.MethodPolicy_KEY_REQUIRED, Retention: durationpb.New(time.Hour), MaxExecution: durationpb.New(time.Second),
 		OnUnknownOutcome: retrysafev1.MethodPolicy_UNKNOWN_OUTCOME_REJECT, KeyField: "request_id",

@@ -15,7 +15,7 @@ import (
 type canonizer struct {
 	src   []byte
 	nodes []node
-	run   []node // records of one number while they are being sorted
+	run   []node // records of one tag while they are being sorted
 }
 
 // node is one record. It is a leaf, which stays as it is, or a message that
@@ -122,23 +122,27 @@ func (n *node) encodes(f field) bool {
 
 // sort brings the records of one message into canonical order.
 func (c *canonizer) sort(records []node) {
-	byNumber := func(a, b node) int { return cmp.Compare(a.num, b.num) }
-	if !slices.IsSortedFunc(records, byNumber) {
-		slices.SortStableFunc(records, byNumber)
+	if !slices.IsSortedFunc(records, compareTags) {
+		slices.SortStableFunc(records, compareTags)
 	}
 	for len(records) > 0 {
 		n := 1
-		for n < len(records) && records[n].num == records[0].num {
+		for n < len(records) && compareTags(records[0], records[n]) == 0 {
 			n++
 		}
-		if n > 1 {
+		if n > 1 && records[0].typ == protowire.BytesType {
 			c.sortMap(records[:n])
 		}
 		records = records[n:]
 	}
 }
 
-// sortMap sorts the records of one number where they count as a map.
+func compareTags(a, b node) int {
+	return cmp.Or(cmp.Compare(a.num, b.num), cmp.Compare(a.typ, b.typ))
+}
+
+// sortMap sorts length-delimited records of one number where they count as a
+// map.
 func (c *canonizer) sortMap(records []node) {
 	for i := range records {
 		if !c.isEntry(&records[i]) {
@@ -157,9 +161,6 @@ func (c *canonizer) sortMap(records []node) {
 
 // isEntry reports whether the content of n is exactly a field 1 and a field 2.
 func (c *canonizer) isEntry(n *node) bool {
-	if n.typ != protowire.BytesType {
-		return false
-	}
 	if n.tree {
 		return n.hi-n.lo == 2 && c.nodes[n.lo].num == 1 && c.nodes[n.lo+1].num == 2
 	}

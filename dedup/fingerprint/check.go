@@ -12,7 +12,7 @@ func isCanonical(b []byte, p *plan) bool {
 		if b[0] >= 0x80 || num == 0 {
 			num, typ, tagLen = protowire.ConsumeTag(b)
 		}
-		if tagLen < 0 || num < run.num {
+		if tagLen < 0 || num < run.num || num == run.num && typ < run.typ {
 			return false
 		}
 		var f field
@@ -30,7 +30,7 @@ func isCanonical(b []byte, p *plan) bool {
 			if n < 0 {
 				return false
 			}
-			run, b = runOf(num, nil), b[n:]
+			run, b = runOf(num, typ, nil), b[n:]
 			continue
 		}
 		content, n := consumeBytes(b)
@@ -44,8 +44,8 @@ func isCanonical(b []byte, p *plan) bool {
 				return false
 			}
 		}
-		if num != run.num {
-			run = runOf(num, content)
+		if num != run.num || typ != run.typ {
+			run = runOf(num, typ, content)
 		} else if run.mayBeMap(content) {
 			return false
 		}
@@ -53,13 +53,14 @@ func isCanonical(b []byte, p *plan) bool {
 	return true
 }
 
-// run is a row of records of one number.
+// run is a row of records of one tag.
 type run struct {
 	num   protowire.Number
+	typ   protowire.Type
 	first []byte // the content of its first record while that is the only one
 }
 
-func runOf(num protowire.Number, first []byte) run { return run{num, first} }
+func runOf(num protowire.Number, typ protowire.Type, first []byte) run { return run{num, typ, first} }
 
 // mayBeMap takes the content of the next record in the run.
 func (r *run) mayBeMap(next []byte) bool {

@@ -28,13 +28,14 @@
 //     Keep every other record as it is, byte for byte: those of unknown
 //     fields, and bytes fields that hold messages, as the value of
 //     google.protobuf.Any.
-//  4. Sort the records by field number. Those of one number keep their order.
-//  5. Sort what counts as a map. The records of one number count as a map
-//     where there are two or more, all are length-delimited, the content of
-//     every one is exactly a record of field 1 followed by a record of field 2,
-//     and their field 1 records differ from each other. They are sorted by the
-//     bytes of their field 1 records (tag, length if any, content), compared
-//     as unsigned bytes.
+//  4. Sort the records by field number and, within a number, by wire type.
+//     Those of one tag keep their order.
+//  5. Sort what counts as a map. The length-delimited records of one number
+//     count as a map where there are two or more, the content of every one is
+//     exactly a record of field 1 followed by a record of field 2, and their
+//     field 1 records differ from each other. They are sorted by the bytes of
+//     their field 1 records (tag, length if any, content), compared as unsigned
+//     bytes.
 //
 // An extension is known where it is linked into the program.
 //

@@ -21,6 +21,8 @@ type record struct {
 	whole   []byte
 }
 
+func (r record) tag() uint64 { return protowire.EncodeTag(r.num, r.typ) }
+
 func records(b []byte) ([]record, error) {
 	var rs []record
 	for len(b) > 0 {
@@ -99,15 +101,15 @@ func reference(b []byte, md protoreflect.MessageDescriptor) ([]byte, error) {
 		}
 		rs = append(rs, r)
 	}
-	slices.SortStableFunc(rs, func(a, b record) int { return int(a.num) - int(b.num) }) // 4
-	byNumber := make(map[protowire.Number][]record)
+	slices.SortStableFunc(rs, func(a, b record) int { return int(a.tag()) - int(b.tag()) }) // 4
+	byTag := make(map[uint64][]record)
 	for _, r := range rs {
-		byNumber[r.num] = append(byNumber[r.num], r)
+		byTag[r.tag()] = append(byTag[r.tag()], r)
 	}
 	var sorted []record
 	for i, r := range rs { // 5
-		if i == 0 || rs[i-1].num != r.num {
-			sorted = append(sorted, sortedIfMap(byNumber[r.num])...)
+		if i == 0 || rs[i-1].tag() != r.tag() {
+			sorted = append(sorted, sortedIfMap(byTag[r.tag()])...)
 		}
 	}
 	return join(sorted), nil
