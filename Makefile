@@ -1,73 +1,76 @@
-# Needs Go, git and a POSIX shell. Tools stand in go.tool.mod, pinned; the go
-# command fetches them once.
+# Needs Go, git and a POSIX shell. The tools stand in go.tool.mod, pinned; the
+# go command fetches and builds them once.
 
-TOOL     := go tool -modfile=go.tool.mod
-PKGS     := ./...
+PACKAGES ?= ./...
 RACE     ?=
+BENCH    ?= .
 FUZZTIME ?= 5s
 BASE     ?= main
+
+TOOL := go tool -modfile=go.tool.mod
+BUF  := $(TOOL) buf
+WITH := bin/with
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Show that no debit is doubled and none is lost, with faults; needs Go alone
+demo: ## Show that no debit is doubled and none is lost under faults; needs Go alone
 	go run ./ledgerdemo
 
 .PHONY: test
-test: ## Run all tests, with real PostgreSQL and Redis servers; RACE=1 for the race detector
-	go run ./internal/testserver/with go test $(if $(RACE),-race) -timeout 20m $(PKGS)
+test: with ## Run all tests, with real PostgreSQL and Redis servers; RACE=1: with the race detector
+	$(WITH) go test $(if $(RACE),-race) -timeout 20m $(PACKAGES)
 
 .PHONY: bench
-bench: ## Run all benchmarks
-	go run ./internal/testserver/with go test -run '^$$' -bench . -benchmem $(PKGS)
+bench: with ## Run the benchmarks that match BENCH (all)
+	$(WITH) -durable go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(PACKAGES)
 
 .PHONY: fuzz
-fuzz: ## Fuzz each target for FUZZTIME (5s)
-	FUZZTIME=$(FUZZTIME) ./.ci/fuzz
+fuzz: with ## Fuzz each target for FUZZTIME (5s)
+	$(WITH) ./.ci/fuzz $(FUZZTIME) $(PACKAGES)
 
 .PHONY: generate
 generate: ## Write gen/ anew from proto/
-	$(TOOL) buf generate
-
-.PHONY: lint
-lint: fmt-check vet staticcheck buf-lint buf-breaking generate-check mod-check ## Run all checks that need no server
+	$(BUF) generate
 
 .PHONY: fmt
 fmt: ## Format Go and proto files
-	gofmt -w $$(git ls-files '*.go' ':!gen')
-	$(TOOL) buf format -w
+	gofmt -w .
+	$(BUF) format -w
 
-.PHONY: fmt-check
-fmt-check:
-	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
-	if [ -n "$$unformatted" ]; then printf 'not formatted, run make fmt:\n%s\n' "$$unformatted"; exit 1; fi
-	$(TOOL) buf format -d --exit-code
+.PHONY: lint
+lint: lint-format lint-proto lint-go lint-modules ## Check format, contracts, generated code, Go code and modules; BASE: the branch whose contracts must not break
 
-.PHONY: vet
-vet:
-	go vet $(PKGS)
+.PHONY: lint-format
+lint-format:
+	./.ci/format
+	$(BUF) format -d --exit-code
 
-.PHONY: staticcheck
-staticcheck:
-	$(TOOL) staticcheck $(PKGS)
-
-.PHONY: buf-lint
-buf-lint:
-	$(TOOL) buf lint
-
-.PHONY: buf-breaking
-buf-breaking:
-	./.ci/breaking $(BASE)
-
-.PHONY: generate-check
-generate-check:
+.PHONY: lint-proto
+lint-proto:
+	$(BUF) lint
+	./.ci/breaking '$(BASE)'
 	./.ci/generated
 
-.PHONY: mod-check
-mod-check:
+.PHONY: lint-go
+lint-go:
+	go vet $(PACKAGES)
+	$(TOOL) staticcheck $(PACKAGES)
+
+.PHONY: lint-modules
+lint-modules:
 	go mod tidy -diff
 	go mod verify
+
+.PHONY: clean
+clean: ## Remove what the targets above have built
+	rm -rf bin
+
+# A program rather than go run, which would not pass a signal on.
+.PHONY: with
+with:
+	@go build -buildvcs=false -o $(WITH) ./internal/testserver/with
