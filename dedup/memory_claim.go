@@ -13,7 +13,7 @@ type memoryClaim struct {
 	shard   *memoryShard
 	fence   uint64
 	slot    slot
-	attempt uint32
+	attempt int
 }
 
 var _ Claim = (*memoryClaim)(nil)
@@ -23,7 +23,7 @@ var errMemoryUndo = errors.New("dedup: memory: a store that promises one at a ti
 
 func (c *memoryClaim) Fence() uint64 { return c.fence }
 
-func (c *memoryClaim) Attempt() int { return int(c.attempt) }
+func (c *memoryClaim) Attempt() int { return c.attempt }
 
 func (c *memoryClaim) Context(ctx context.Context) context.Context { return ctx }
 
@@ -64,8 +64,9 @@ func (c *memoryClaim) Renew(ctx context.Context, lease time.Duration) error {
 		if e.state != memoryClaimed {
 			return ErrLeaseLost
 		}
+		retention := e.retention()
 		e.leaseEnd = later(now, lease)
-		e.expires = later(e.leaseEnd, e.retention)
+		e.expires = later(e.leaseEnd, retention)
 		s.moved(c.slot)
 		return nil
 	})
@@ -80,7 +81,7 @@ func (c *memoryClaim) Release(ctx context.Context) error {
 			return ErrLeaseLost
 		}
 		e.state = memoryReleased
-		e.expires = later(now, min(e.retention, releasedRetention))
+		e.expires = later(now, min(e.retention(), releasedRetention))
 		s.moved(c.slot)
 		s.wake(e.hash)
 		return nil

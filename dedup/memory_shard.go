@@ -92,17 +92,16 @@ func (s *memoryShard) own(e *memoryEntry, req *ClaimRequest, now int64) {
 	s.fence++
 	e.state = memoryClaimed
 	e.fence = s.fence
-	e.attempt++
+	e.attempt = min(e.attempt, math.MaxUint16-1) + 1
 	e.owner = req.Owner
 	e.fingerprint = req.Fingerprint
-	e.retention = req.Retention
 	e.leaseEnd = later(now, req.Lease)
 	e.expires = later(e.leaseEnd, req.Retention)
 }
 
 func (s *memoryShard) claimed(n slot) Answer {
 	e := s.at(n)
-	return Answer{State: Claimed, Claim: &memoryClaim{shard: s, slot: n, fence: e.fence, attempt: e.attempt}}
+	return Answer{State: Claimed, Claim: &memoryClaim{shard: s, slot: n, fence: e.fence, attempt: int(e.attempt)}}
 }
 
 // watch returns nil where nobody holds a live claim on key, else what will wake
@@ -152,11 +151,10 @@ func (s *memoryShard) wake(hash uint64) {
 // has. The caller holds the lock.
 func (s *memoryShard) sweep(now int64, limit int) int {
 	for i := range limit {
-		n := s.order.first()
-		if n == noSlot || s.at(n).expires > now {
+		if s.earliest.Load() > now {
 			return i
 		}
-		s.remove(n)
+		s.remove(s.order.first())
 	}
 	return limit
 }
