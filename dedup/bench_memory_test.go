@@ -45,7 +45,13 @@ func fillMap() *sync.Map {
 	for i := range benchKeys {
 		key := benchKey(i)
 		key.ID = string([]byte(key.ID))
-		m.Store(key, &mapped{record: make([]byte, 100), expires: time.Now()})
+		m.Store(key, &mapped{
+			fingerprint: Fingerprint{Version: FingerprintProto},
+			owner:       Owner{1},
+			fence:       1,
+			expires:     time.Now(),
+			record:      make([]byte, 100),
+		})
 	}
 	return m
 }

@@ -3,6 +3,7 @@ package dedup_test
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,4 +61,31 @@ func BenchmarkReplay(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func BenchmarkNewKeyParallel(b *testing.B) {
+	e := newEngine(b, dedup.NewMemory(dedup.WithMaxKeys(1<<30), dedup.WithMaxBytes(1<<40)), dedup.WithRetention(time.Second))
+	var next atomic.Int64
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := e.Do(b.Context(), debit(strconv.FormatInt(next.Add(1), 10)), answer); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+func BenchmarkReplayParallel(b *testing.B) {
+	e := newEngine(b, dedup.NewMemory())
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for i := 0; pb.Next(); i++ {
+			if _, err := e.Do(b.Context(), debit(strconv.Itoa(i%1000)), answer); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
 }

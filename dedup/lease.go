@@ -65,6 +65,12 @@ func (l *lease) tick() {
 		return
 	}
 	sent := time.Now()
+	if !sent.Before(l.ends) {
+		l.stopped = true
+		l.mu.Unlock()
+		l.lose(nil)
+		return
+	}
 	ctx := newBoundContext(l.run.detached, l.ends)
 	l.renewal = ctx
 	l.idle.Add(1)

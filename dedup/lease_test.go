@@ -52,6 +52,13 @@ func TestALostLeaseCancelsTheHandler(t *testing.T) {
 			renew: func(context.Context, func() error) error { return errors.New("unreachable") },
 			after: 3 * time.Second,
 		},
+		"because the store takes its time to say that it cannot be reached": {
+			renew: func(context.Context, func() error) error {
+				time.Sleep(100 * time.Millisecond)
+				return errors.New("unreachable")
+			},
+			after: 3 * time.Second,
+		},
 		"because the store does not answer until it has run out": {
 			renew: func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() },
 			after: 3 * time.Second,

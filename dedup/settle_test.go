@@ -101,6 +101,24 @@ func TestCloseTriesOnceMoreAndWaits(t *testing.T) {
 	})
 }
 
+func TestCloseDoesNotWaitForAStoreToComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newHooked()
+		store.onComplete = func(context.Context, dedup.Completion, func() error) error { return errDown }
+		e := newEngine(t, store)
+		if res, err := e.Do(t.Context(), debit("k"), done); err != nil || !res.Unrecorded {
+			t.Errorf("%+v, %v", res, err)
+		}
+		begin := time.Now()
+		if err := e.Close(); err != nil || time.Since(begin) > 0 {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		if n := store.completes.Load(); n != 2 {
+			t.Errorf("tried %d times", n)
+		}
+	})
+}
+
 func TestDoOfACallRecordsBeforeItReturns(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fails      int64

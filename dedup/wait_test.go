@@ -133,6 +133,118 @@ func TestWhileTheStoreHasNotJudgedNoRequestIsRefused(t *testing.T) {
 	}
 }
 
+func TestAWaiterWithAnotherRequestIsRefusedOnceTheLeaderHasTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, g, answer := newHooked(), newGate(), make(chan struct{})
+		store.onClaim = func(_ context.Context, _ dedup.ClaimRequest, next func() (dedup.Answer, error)) (dedup.Answer, error) {
+			<-answer
+			return next()
+		}
+		e := newEngine(t, store)
+		other := debit("k")
+		other.Fingerprint.Sum[0]++
+		leader := start(t.Context(), e, debit("k"), g.run)
+		waits, refused := start(t.Context(), e, debit("k"), g.run), start(t.Context(), e, other, g.run)
+		close(answer)
+		if r := <-refused; !errors.Is(r.err, dedup.ErrKeyReused) || g.ran.Load() != 1 {
+			t.Errorf("%+v, executed %d times", r, g.ran.Load())
+		}
+		g.let <- dedup.Outcome{}
+		if a, b := <-leader, <-waits; a.err != nil || b.err != nil {
+			t.Errorf("%v, %v", a.err, b.err)
+		}
+	})
+}
+
+func TestTheNextLeadersRequestIsTheOneToCompareWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, g, answer := newHooked(), newGate(), make(chan error)
+		store.onClaim = func(_ context.Context, _ dedup.ClaimRequest, next func() (dedup.Answer, error)) (dedup.Answer, error) {
+			if err := <-answer; err != nil {
+				return dedup.Answer{}, err
+			}
+			return next()
+		}
+		e := newEngine(t, store)
+		a, b := debit("k"), debit("k")
+		b.Fingerprint.Sum[0]++
+		leader := start(t.Context(), e, a, g.run)
+		nextB, otherB, otherA := start(t.Context(), e, b, g.run), start(t.Context(), e, b, g.run), start(t.Context(), e, a, g.run)
+		answer <- errDown
+		answer <- errDown
+		if r := <-leader; !errors.Is(r.err, dedup.ErrStoreUnavailable) {
+			t.Errorf("the leader: %+v", r)
+		}
+		answer <- nil
+		g.let <- dedup.Outcome{}
+		if r := <-nextB; r.err != nil || r.Replayed {
+			t.Errorf("the next one: %+v", r)
+		}
+		if r := <-otherB; r.err != nil || !r.Replayed {
+			t.Errorf("one like the next one: %+v", r)
+		}
+		if r := <-otherA; !errors.Is(r.err, dedup.ErrKeyReused) {
+			t.Errorf("one like the first: %+v", r)
+		}
+		if n := store.claims.Load(); n != 3 {
+			t.Errorf("%d claims", n)
+		}
+	})
+}
+
+func TestAnUnknownOutcomeIsRejectedForThoseAloneWhoRejectIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newHooked()
+		rejects := debit("k")
+		rejects.OnUnknown = dedup.Reject
+		if _, err := store.Memory.Claim(t.Context(), dedup.ClaimRequest{Key: rejects.Key, Fingerprint: rejects.Fingerprint,
+			Lease: time.Second, Retention: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		answer := make(chan struct{})
+		store.onClaim = func(_ context.Context, _ dedup.ClaimRequest, next func() (dedup.Answer, error)) (dedup.Answer, error) {
+			<-answer
+			return next()
+		}
+		e := newEngine(t, store)
+		leader := start(t.Context(), e, rejects, breaks)
+		like, unlike := start(t.Context(), e, rejects, breaks), start(t.Context(), e, debit("k"), done)
+		close(answer)
+		for _, c := range []<-chan reply{leader, like} {
+			if r := <-c; !errors.Is(r.err, dedup.ErrOutcomeUnknown) {
+				t.Errorf("under Reject: %+v", r)
+			}
+		}
+		if r := <-unlike; r.err != nil || r.Replayed {
+			t.Errorf("under Reexecute: %+v", r)
+		}
+	})
+}
+
+// deaf is a store that never wakes anybody.
+type deaf struct{ *hooked }
+
+func (deaf) Wait(ctx context.Context, _ dedup.Key) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestNobodyWaitsLongerThanTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, op := deaf{newHooked()}, debit("k")
+		if _, err := store.Memory.Claim(t.Context(), dedup.ClaimRequest{Key: op.Key, Fingerprint: op.Fingerprint,
+			Lease: time.Second, Retention: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		res, err := newEngine(t, store).Do(t.Context(), op, done)
+		if d := time.Since(begin); err != nil || res.Replayed || d != time.Second {
+			t.Errorf("%+v, %v after %v", res, err, d)
+		}
+	})
+}
+
 func TestALeaderInAHurryFailsNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newHooked()
@@ -310,11 +422,15 @@ func TestMaxWaitersBoundsThoseWhoWait(t *testing.T) {
 				t.Error(r.err)
 			}
 		}
-		next := start(t.Context(), e, debit("c"), g.run)
-		more := start(t.Context(), e, debit("c"), g.run)
+		calls = nil
+		for range 4 {
+			calls = append(calls, start(t.Context(), e, debit("c"), g.run))
+		}
 		g.let <- dedup.Outcome{}
-		if a, b := <-next, <-more; a.err != nil || b.err != nil {
-			t.Errorf("the places were not given back: %v, %v", a.err, b.err)
+		for _, c := range calls {
+			if r := <-c; r.err != nil {
+				t.Errorf("the places were not given back: %v", r.err)
+			}
 		}
 	})
 }
