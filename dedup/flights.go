@@ -64,11 +64,7 @@ func (v verdict) answers(w *waiter, fp Fingerprint) bool {
 }
 
 func newFlights(max int) *flights {
-	fs := &flights{seed: maphash.MakeSeed(), max: int64(max)}
-	for i := range fs.shards {
-		fs.shards[i].byKey = make(map[Key]*flight)
-	}
-	return fs
+	return &flights{seed: maphash.MakeSeed(), max: int64(max)}
 }
 
 func (fs *flights) shard(key Key) *flightShard {
@@ -84,6 +80,9 @@ func (fs *flights) join(op *Operation, own *flight) (*flight, *waiter, error) {
 	defer s.mu.Unlock()
 	f := s.byKey[op.Key]
 	if f == nil {
+		if s.byKey == nil {
+			s.byKey = make(map[Key]*flight)
+		}
 		own.key, own.fingerprint = op.Key, op.Fingerprint
 		s.byKey[op.Key] = own
 		return own, nil, nil
