@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -24,7 +25,7 @@ func (s *Store) Claim(ctx context.Context, req dedup.ClaimRequest) (dedup.Answer
 		return t.join(ctx, id, req)
 	}
 	for tries := 0; ; tries++ {
-		answer, err := s.try(ctx, id, req)
+		answer, err := s.try(ctx, id, req, tries > 0)
 		if err == nil && answer.State != dedup.InProgress {
 			return answer, nil
 		}
@@ -42,9 +43,9 @@ func (s *Store) Claim(ctx context.Context, req dedup.ClaimRequest) (dedup.Answer
 var errExpired = errors.New("the outcome has expired")
 
 // try asks for the claim once, without waiting for another's.
-func (s *Store) try(ctx context.Context, id identity, req dedup.ClaimRequest) (dedup.Answer, error) {
+func (s *Store) try(ctx context.Context, id identity, req dedup.ClaimRequest, waited bool) (dedup.Answer, error) {
 	for {
-		answer, err := s.tryFresh(ctx, id, req)
+		answer, err := s.tryFresh(ctx, id, req, waited)
 		if !errors.Is(err, errExpired) {
 			return answer, err
 		}
@@ -54,112 +55,135 @@ func (s *Store) try(ctx context.Context, id identity, req dedup.ClaimRequest) (d
 	}
 }
 
-func (s *Store) tryFresh(ctx context.Context, id identity, req dedup.ClaimRequest) (dedup.Answer, error) {
-	var seen sighting
-	if s.config.isolation != pgx.ReadCommitted {
-		if err := s.peek(ctx, id, &seen); err != nil {
-			return dedup.Answer{}, err
+// tryFresh looks before it opens a transaction where the operation is likely to
+// be recorded, which saves the end of one that is not, and where what a
+// transaction reads can make it fail.
+func (s *Store) tryFresh(ctx context.Context, id identity, req dedup.ClaimRequest, waited bool) (dedup.Answer, error) {
+	lock := id.lock()
+	readCommitted := s.config.isolation == pgx.ReadCommitted
+	if !readCommitted || waited || s.recent.has(lock) {
+		seen, err := s.peek(ctx, id)
+		if err != nil || seen.outcome {
+			return s.judge(lock, req, seen, err)
 		}
-		if seen.recorded() {
-			return seen.answer(req)
-		}
-		return s.openUnread(ctx, id, req)
 	}
-	sess, err := s.begin(ctx, func(b *pgx.Batch) {
-		b.Queue(s.sql.lock, id.lock())
-		b.Queue(s.sql.look, id.scope, id.method, id.id)
-	}, seen.readLocked)
+	open := s.open
+	if !readCommitted {
+		open = s.openUnread
+	}
+	seen, sess, err := open(ctx, id, lock)
 	if err != nil {
 		return dedup.Answer{}, err
 	}
-	if !seen.recorded() && seen.locked {
-		return newClaim(sess, id, req, *seen.fence), nil
+	if seen.locked && !seen.outcome {
+		return newClaim(sess, id, req, seen.fence), nil
 	}
 	_ = sess.rollback() // nothing was written
-	return seen.answer(req)
+	return s.judge(lock, req, seen, nil)
 }
 
-// openUnread is for isolation levels at which what a transaction reads can
-// make it fail: it takes the lock only.
-func (s *Store) openUnread(ctx context.Context, id identity, req dedup.ClaimRequest) (dedup.Answer, error) {
-	var fence *int64
-	sess, err := s.begin(ctx, func(b *pgx.Batch) {
-		b.Queue(s.sql.lockFence, id.lock())
-	}, func(results pgx.BatchResults) error {
-		return results.QueryRow().Scan(&fence)
+// open begins the transaction, tries the lock, looks for an outcome and makes
+// the savepoint.
+func (s *Store) open(ctx context.Context, id identity, lock int64) (seen sighting, sess *session, err error) {
+	sess, err = s.acquire(ctx)
+	if err != nil {
+		return seen, nil, err
+	}
+	err = sess.trip(ctx, func(t *trip) {
+		t.add(&s.sql.begin)
+		t.add(&s.sql.lock, int8Param(lock))
+		t.add(&s.sql.look, id.id, id.method, id.scope)
+		t.add(&s.sql.save)
+	}, func(i int, values [][]byte) {
+		switch i {
+		case 1:
+			seen.locked = boolValue(values[0])
+		case 2:
+			seen.read(values)
+		}
 	})
 	if err != nil {
-		return dedup.Answer{}, err
+		_ = sess.rollback() // where it fails the connection is closed
 	}
-	if fence == nil {
-		_ = sess.rollback() // nothing was written
-		return dedup.Answer{State: dedup.InProgress}, nil
+	return seen, sess, err
+}
+
+// openUnread is open without a look.
+func (s *Store) openUnread(ctx context.Context, _ identity, lock int64) (seen sighting, sess *session, err error) {
+	sess, err = s.acquire(ctx)
+	if err != nil {
+		return seen, nil, err
 	}
-	return newClaim(sess, id, req, *fence), nil
-}
-
-// readCommitted runs one statement in a READ COMMITTED transaction of its own,
-// in one trip, whatever the database's default level is.
-func readCommitted(ctx context.Context, pool sender, add func(*pgx.Batch)) error {
-	var b pgx.Batch
-	b.Queue("begin isolation level read committed")
-	add(&b)
-	b.Queue("commit")
-	return pool.SendBatch(ctx, &b).Close()
-}
-
-// sender is what a pool and a connection have in common here.
-type sender interface {
-	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
-}
-
-func (s *Store) peek(ctx context.Context, id identity, seen *sighting) error {
-	return readCommitted(ctx, s.pool, func(b *pgx.Batch) {
-		b.Queue(s.sql.peek, id.scope, id.method, id.id).QueryRow(seen.scan)
+	err = sess.trip(ctx, func(t *trip) {
+		t.add(&s.sql.begin)
+		t.add(&s.sql.lockFence, int8Param(lock))
+		t.add(&s.sql.save)
+	}, func(i int, values [][]byte) {
+		if seen.locked = values[0] != nil; seen.locked {
+			seen.fence = int8Value(values[0])
+		}
 	})
+	if err != nil {
+		_ = sess.rollback() // where it fails the connection is closed
+	}
+	return seen, sess, err
+}
+
+// peek looks for an outcome, with no transaction left open.
+func (s *Store) peek(ctx context.Context, id identity) (seen sighting, err error) {
+	err = s.once(ctx, func(t *trip) {
+		t.add(&s.sql.beginReadCommitted)
+		t.add(&s.sql.peek, id.id, id.method, id.scope)
+		t.add(&s.sql.commit)
+	}, func(_ int, values [][]byte) { seen.read(values) })
+	return seen, err
 }
 
 // forget deletes an outcome that has expired and was not swept yet.
 func (s *Store) forget(ctx context.Context, id identity) error {
-	return readCommitted(ctx, s.pool, func(b *pgx.Batch) {
-		b.Queue(s.sql.forget, id.scope, id.method, id.id)
-	})
+	return s.once(ctx, func(t *trip) {
+		t.add(&s.sql.beginReadCommitted)
+		t.add(&s.sql.forget, id.id, id.method, id.scope)
+		t.add(&s.sql.commit)
+	}, noRow)
 }
 
 // sighting is what a claim saw of its operation.
 type sighting struct {
-	locked             bool
-	fence              *int64 // nil where there is an outcome
-	fingerprintVersion *int16
-	fingerprint        []byte
-	record             []byte
-	expired            *bool
+	locked  bool // by the one who looked
+	outcome bool // there is one
+	fence   int64
+	expired bool
+
+	fingerprint dedup.Fingerprint
+	record      []byte
 }
 
-// readLocked reads the results of the lock and look statements.
-func (s *sighting) readLocked(results pgx.BatchResults) error {
-	if err := results.QueryRow().Scan(&s.locked); err != nil {
-		return err
+// read takes the row of a look.
+func (s *sighting) read(values [][]byte) {
+	if values[0] != nil {
+		s.fence = int8Value(values[0])
+		return
 	}
-	return s.scan(results.QueryRow())
+	s.outcome = true
+	s.fingerprint = fingerprintOf(values[1], values[2])
+	s.record = bytes.Clone(values[3])
+	s.expired = boolValue(values[4])
 }
 
-func (s *sighting) scan(row pgx.Row) error {
-	return row.Scan(&s.fence, &s.fingerprintVersion, &s.fingerprint, &s.record, &s.expired)
-}
-
-func (s *sighting) recorded() bool { return s.fence == nil }
-
-// answer judges an operation that the caller may not execute now.
-func (s *sighting) answer(req dedup.ClaimRequest) (dedup.Answer, error) {
-	if !s.recorded() {
+// judge answers where the caller may not execute the operation now.
+func (s *Store) judge(lock int64, req dedup.ClaimRequest, seen sighting, err error) (dedup.Answer, error) {
+	switch {
+	case err != nil:
+		return dedup.Answer{}, err
+	case !seen.outcome:
 		return dedup.Answer{State: dedup.InProgress}, nil
-	}
-	if *s.expired {
+	case seen.expired:
 		return dedup.Answer{}, errExpired
 	}
-	if f := fingerprintOf(s.fingerprintVersion, s.fingerprint); f != req.Fingerprint {
-		return dedup.Answer{State: dedup.Reused, Fingerprint: f}, nil
+	s.recent.add(lock)
+	if seen.fingerprint != req.Fingerprint {
+		return dedup.Answer{State: dedup.Reused, Fingerprint: seen.fingerprint}, nil
 	}
-	return dedup.Answer{State: dedup.Completed, Record: s.record}, nil
+	return dedup.Answer{State: dedup.Completed, Record: seen.record}, nil
 }

@@ -34,6 +34,15 @@ func codeOf(err error) string {
 	return ""
 }
 
+// isRecorded says whether err tells that another has recorded the operation.
+func isRecorded(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return false
+	}
+	return pg.Code == codeRefused || pg.Code == codeUniqueViolation && pg.TableName == outcomesTable
+}
+
 // explain says what was being done and, where the cause is known, the cure.
 func explain(doing string, err error) error {
 	switch codeOf(err) {

@@ -17,7 +17,7 @@ var errOrder = errors.New("pgstore: a claim that was made within this one is not
 // a savepoint. Nobody waits in here: the transaction holds locks that the one
 // who is waited for may want.
 func (t *transaction) join(ctx context.Context, id identity, req dedup.ClaimRequest) (answer dedup.Answer, err error) {
-	err = t.do(func() (err error) {
+	err = t.do(func(*pgx.Conn) (err error) {
 		answer, err = t.session.join(ctx, id, req)
 		return err
 	})
@@ -32,31 +32,47 @@ func (s *session) join(ctx context.Context, id identity, req dedup.ClaimRequest)
 		return dedup.Answer{State: dedup.InProgress}, nil
 	}
 	var seen sighting
-	sql, name := &s.store.sql, joined(s.depth+1)
-	var b pgx.Batch
-	b.Queue(sql.lock, id.lock()).QueryRow(func(row pgx.Row) error { return row.Scan(&seen.locked) })
-	b.Queue(sql.look, id.scope, id.method, id.id).QueryRow(seen.scan)
-	b.Queue("savepoint " + name)
-	if err := s.conn.SendBatch(ctx, &b).Close(); err != nil {
+	sql, name, lock := &s.store.sql, joined(s.joined+1), id.lock()
+	err := s.trip(ctx, func(t *trip) {
+		t.add(&sql.lock, int8Param(lock))
+		t.add(&sql.look, id.id, id.method, id.scope)
+		t.addText("SAVEPOINT " + name)
+	}, func(i int, values [][]byte) {
+		switch i {
+		case 0:
+			seen.locked = boolValue(values[0])
+		case 1:
+			seen.read(values)
+		}
+	})
+	if err != nil {
 		return dedup.Answer{}, err
 	}
-	if !seen.recorded() && seen.locked {
-		s.depth++
+	if seen.locked && !seen.outcome {
+		s.joined++
 		s.held[req.Key] = struct{}{}
-		c := &claim{session: s, tx: newTransaction(s), id: id, req: req, fence: *seen.fence, depth: s.depth}
+		c := &claim{session: s, tx: newTransaction(s), id: id, req: req, fence: seen.fence, depth: s.joined}
 		return dedup.Answer{State: dedup.Claimed, Claim: c}, nil
 	}
-	if _, err := s.conn.Exec(ctx, "release savepoint "+name); err != nil {
+	answer, err := s.store.judge(lock, req, seen, nil)
+	if err := s.abandon(ctx, name, id, errors.Is(err, errExpired)); err != nil {
 		return dedup.Answer{}, err
 	}
-	answer, err := seen.answer(req)
-	if !errors.Is(err, errExpired) {
-		return answer, err
+	if errors.Is(err, errExpired) {
+		return s.join(ctx, id, req)
 	}
-	if _, err := s.conn.Exec(ctx, sql.forget, id.scope, id.method, id.id); err != nil {
-		return dedup.Answer{}, err
-	}
-	return s.join(ctx, id, req)
+	return answer, err
+}
+
+// abandon releases the savepoint of a claim that was not given, and deletes an
+// outcome that has expired.
+func (s *session) abandon(ctx context.Context, name string, id identity, expired bool) error {
+	return s.trip(ctx, func(t *trip) {
+		t.addText("RELEASE SAVEPOINT " + name)
+		if expired {
+			t.add(&s.store.sql.forget, id.id, id.method, id.scope)
+		}
+	}, noRow)
 }
 
 func joined(depth int) string { return savepoint + "_" + strconv.Itoa(depth) }
@@ -78,14 +94,15 @@ func (c *claim) completeJoined(ctx context.Context, completion dedup.Completion)
 }
 
 func (c *claim) recordJoined(ctx context.Context, completion dedup.Completion) error {
-	var b pgx.Batch
-	if completion.Undo {
-		b.Queue("rollback to savepoint " + joined(c.depth))
-	}
-	c.queueRecord(&b, completion)
-	b.Queue("release savepoint " + joined(c.depth))
-	if err := c.session.conn.SendBatch(ctx, &b).Close(); err != nil {
-		return c.explain(err)
+	err := c.session.trip(ctx, func(t *trip) {
+		if completion.Undo {
+			t.addText("ROLLBACK TO SAVEPOINT " + joined(c.depth))
+		}
+		c.addRecord(t, completion)
+		t.addText("RELEASE SAVEPOINT " + joined(c.depth))
+	}, noRow)
+	if err != nil {
+		return explainComplete(err)
 	}
 	return nil
 }
@@ -95,8 +112,11 @@ func (c *claim) releaseJoined(ctx context.Context) error {
 }
 
 func (c *claim) undoJoined(ctx context.Context) error {
-	name := joined(c.depth)
-	if _, err := c.session.conn.Exec(ctx, "rollback to savepoint "+name+"; release savepoint "+name); err != nil {
+	err := c.session.trip(ctx, func(t *trip) {
+		t.addText("ROLLBACK TO SAVEPOINT " + joined(c.depth))
+		t.addText("RELEASE SAVEPOINT " + joined(c.depth))
+	}, noRow)
+	if err != nil {
 		return explain("undo", err)
 	}
 	return nil
@@ -112,10 +132,10 @@ func (c *claim) leave(f func() error) error {
 	if s.over.Load() {
 		return dedup.ErrLeaseLost
 	}
-	if s.depth != c.depth {
+	if s.joined != c.depth {
 		return errOrder
 	}
-	s.depth--
+	s.joined--
 	delete(s.held, c.req.Key)
 	return f()
 }

@@ -120,7 +120,9 @@ func (l *Leased) judge(id identity, req dedup.ClaimRequest, seen *leaseSighting)
 	if seen.state == nil || *seen.expired || *seen.state == leaseReleased {
 		return dedup.Answer{}, false
 	}
-	if f := fingerprintOf(seen.fingerprintVersion, seen.fingerprint); f != req.Fingerprint {
+	f := dedup.Fingerprint{Version: dedup.FingerprintVersion(*seen.fingerprintVersion)}
+	copy(f.Sum[:], seen.fingerprint)
+	if f != req.Fingerprint {
 		return dedup.Answer{State: dedup.Reused, Fingerprint: f}, true
 	}
 	switch {

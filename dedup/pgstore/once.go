@@ -47,9 +47,10 @@ type OnceResult struct {
 }
 
 // Once executes an operation and records it in one round trip: BEGIN, the
-// claim, the statements, the record and COMMIT are sent together. A repeat
-// takes two more, and leaves a line in the server's log: the server has to
-// raise an error for the rest of the batch to be skipped.
+// claim, the statements, the record and COMMIT are sent together. It is made
+// for what is rarely repeated. A repeat takes several trips more, because the
+// server has to raise an error for the rest of the batch to be skipped, which
+// leaves a line in its log too.
 //
 // The operation must have a key of its own kind: an engine on the same store
 // cannot read records that were not made by it.
@@ -100,20 +101,42 @@ var errRefused = errors.New("the operation is held or recorded")
 // failed may mean that they had been executed before.
 func (s *Store) onceNow(ctx context.Context, b *Batch) (record []byte, err error) {
 	id := newIdentity(b.Key)
+	sess, err := s.acquire(ctx)
+	if err != nil {
+		return nil, explain("once", err)
+	}
 	var all pgx.Batch
 	all.Queue("begin isolation level " + string(s.config.isolation))
-	all.Queue(s.sql.refuseHeld, id.lock())
-	if s.config.isolation == pgx.ReadCommitted {
-		all.Queue(s.sql.refuseRecorded, id.scope, id.method, id.id)
+	if b.RecordSQL == "" {
+		record = notNull(b.Record)
+		s.queueRecord(&all, b, id)
+		b.queueStatements(&all)
+	} else {
+		s.queueRefusal(&all, id)
+		b.queueStatements(&all)
+		s.queueRecord(&all, b, id).QueryRow(func(row pgx.Row) error { return row.Scan(&record) })
 	}
-	b.queueStatements(&all)
-	sql, args := s.recordOf(b, id)
-	all.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&record) })
 	all.Queue("commit")
-	if err := s.pool.SendBatch(ctx, &all).Close(); err != nil {
+	if err := sess.conn.SendBatch(ctx, &all).Close(); err != nil {
+		_ = sess.rollback() // where it fails the connection is closed
 		return nil, s.explainOnce(err)
 	}
+	sess.finish()
+	s.recent.add(id.lock())
 	return record, nil
+}
+
+// queueRefusal ends the batch where the operation is held or recorded. At
+// levels at which a look could make the transaction fail, only the lock is
+// tried.
+func (s *Store) queueRefusal(to *pgx.Batch, id identity) {
+	var p params
+	o := outcomes(s.config)
+	refused := "NOT " + o.tryLock(p.add(id.lock(), "bigint"))
+	if s.config.isolation == pgx.ReadCommitted {
+		refused += " OR " + o.recorded(p.add(id.id, "bytea"), p.add(id.method, "bytea"), p.add(id.scope, "bytea"))
+	}
+	to.Queue("SELECT "+o.refuse()+" WHERE "+refused, p...)
 }
 
 // queueStatements copies the queries, because one that was sent belongs to its
@@ -124,25 +147,35 @@ func (b *Batch) queueStatements(to *pgx.Batch) {
 	}
 }
 
-// recordOf returns the INSERT of the batch's outcome. It fails where RecordSQL
-// has no record to give, so that nothing takes effect unrecorded.
-func (s *Store) recordOf(b *Batch, id identity) (string, []any) {
-	args := slices.Clone(b.RecordArgs)
-	param := func(arg any) string {
-		args = append(args, arg)
-		return "$" + strconv.Itoa(len(args))
-	}
-	var record string
-	if b.RecordSQL != "" {
-		record = fmt.Sprintf("coalesce((%s\n), %s())", b.RecordSQL, s.sql.noRecord)
+// queueRecord queues the INSERT of the batch's outcome. It ends the batch where
+// the operation is held or recorded, and where RecordSQL has no record to give,
+// so that nothing takes effect unrecorded.
+func (s *Store) queueRecord(to *pgx.Batch, b *Batch, id identity) *pgx.QueuedQuery {
+	o := outcomes(s.config)
+	p := slices.Clone(params(b.RecordArgs)) // RecordSQL counts from $1
+	var record, returned string
+	if b.RecordSQL == "" {
+		record, returned = p.add(notNull(b.Record), "bytea"), "NULL::bytea"
 	} else {
-		record = param(notNull(b.Record))
+		record, returned = fmt.Sprintf("coalesce((%s\n), %s)", b.RecordSQL, o.noRecord()), "record"
 	}
-	return fmt.Sprintf(`%s VALUES (%s, %s, %s, %s, %s, %s, %s,
- clock_timestamp(), clock_timestamp() + %s::bigint * interval '1 microsecond') RETURNING record`,
-		s.sql.insert, param(id.scope), param(id.method), param(id.id),
-		param(int16(b.Fingerprint.Version)), param(b.Fingerprint.Sum[:]), s.sql.nextFence,
-		record, param(b.Retention.Microseconds())), args
+	sql := fmt.Sprintf(`WITH made AS (%s
+ SELECT %s, %s, %s, %s, %s, %s, %s, clock_timestamp(), clock_timestamp() + %s * interval '1 microsecond' WHERE %s
+ ON CONFLICT DO NOTHING RETURNING %s AS record)
+ SELECT CASE WHEN EXISTS (SELECT FROM made) THEN (SELECT record FROM made) ELSE %s END`,
+		o.insert(), p.add(id.id, "bytea"), p.add(id.method, "bytea"), p.add(id.scope, "bytea"),
+		p.add(int16(b.Fingerprint.Version), "smallint"), p.add(b.Fingerprint.Sum[:], "bytea"), o.nextFence(),
+		record, p.add(b.Retention.Microseconds(), "bigint"), o.tryLock(p.add(id.lock(), "bigint")), returned, o.refuse())
+	return to.Queue(sql, p...)
+}
+
+// params are a statement's parameters.
+type params []any
+
+// add returns how the statement names the parameter.
+func (p *params) add(value any, sqlType string) string {
+	*p = append(*p, value)
+	return "$" + strconv.Itoa(len(*p)) + "::" + sqlType
 }
 
 func (s *Store) explainOnce(err error) error {
@@ -151,13 +184,12 @@ func (s *Store) explainOnce(err error) error {
 		return fmt.Errorf("pgstore: once: %w", err)
 	}
 	code := codeOf(err)
-	recorded := code == codeUniqueViolation && pg.TableName == outcomesTable
 	failed := code != codeSerializationFailure && code != codeDeadlock
 	switch {
 	case code == "":
 		// Not found by errors.As, for it does not say that nothing took effect.
 		return fmt.Errorf("pgstore: once: the session ended: %v", err)
-	case code == codeRefused, recorded:
+	case isRecorded(err):
 		return errRefused
 	case failed && s.config.isolation != pgx.ReadCommitted:
 		return errRefused

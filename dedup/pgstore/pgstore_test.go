@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"os"
 	"testing"
 	"time"
 
@@ -14,21 +13,13 @@ import (
 
 	"github.com/retrysafe/retrysafe/dedup"
 	"github.com/retrysafe/retrysafe/dedup/pgstore"
+	"github.com/retrysafe/retrysafe/internal/testserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a condition is waited for.
 const patience = 30 * time.Second
-
-func serverURL(tb testing.TB) string {
-	tb.Helper()
-	url := os.Getenv("RETRYSAFE_POSTGRES_URL")
-	if url == "" {
-		tb.Fatal("set RETRYSAFE_POSTGRES_URL to the URL of a PostgreSQL server that the tests may use")
-	}
-	return url
-}
 
 func unique() string {
 	var b [8]byte
@@ -47,7 +38,7 @@ type database struct {
 
 func newDatabase(tb testing.TB) *database {
 	tb.Helper()
-	db := &database{TB: tb, url: serverURL(tb), schema: `test "` + unique() + `"`}
+	db := &database{TB: tb, url: testserver.Postgres(tb), schema: `test "` + unique() + `"`}
 	db.admin = db.pool(func(c *pgxpool.Config) { c.MaxConns = 4 })
 	db.must(pgstore.Migrate(tb.Context(), db.admin, pgstore.WithSchema(db.schema)))
 	db.exec("CREATE TABLE " + db.name("effects") + " (marker text PRIMARY KEY)")

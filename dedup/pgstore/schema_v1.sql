@@ -9,18 +9,20 @@ INSERT INTO retrysafe_schema (version) VALUES (1);
 CREATE SEQUENCE retrysafe_fences AS bigint CACHE 1;
 
 -- What transactional stores have recorded. A row is written by the transaction
--- whose effects it stands for.
+-- whose effects it stands for. The ID is first in the key because it is what
+-- tells rows apart, and because IDs that rise with time, as UUIDv7 does, then
+-- append to the index.
 CREATE TABLE retrysafe_outcomes (
-    scope               bytea NOT NULL,
-    method              bytea NOT NULL,
     id                  bytea NOT NULL,
+    method              bytea NOT NULL,
+    scope               bytea NOT NULL,
     fingerprint_version smallint NOT NULL,
     fingerprint         bytea NOT NULL,
     fence               bigint NOT NULL,
     record              bytea NOT NULL,
     completed_at        timestamptz NOT NULL,
     expires_at          timestamptz NOT NULL,
-    PRIMARY KEY (scope, method, id)
+    PRIMARY KEY (id, method, scope)
 );
 
 CREATE INDEX retrysafe_outcomes_expires_at ON retrysafe_outcomes (expires_at);
@@ -28,9 +30,9 @@ CREATE INDEX retrysafe_outcomes_expires_at ON retrysafe_outcomes (expires_at);
 -- Claims and outcomes of leased stores. state: 1 claimed, 2 completed, 3
 -- released. waited: somebody wants to be notified when the claim ends.
 CREATE TABLE retrysafe_leases (
-    scope               bytea NOT NULL,
-    method              bytea NOT NULL,
     id                  bytea NOT NULL,
+    method              bytea NOT NULL,
+    scope               bytea NOT NULL,
     fingerprint_version smallint NOT NULL,
     fingerprint         bytea NOT NULL,
     owner               bytea NOT NULL,
@@ -42,14 +44,13 @@ CREATE TABLE retrysafe_leases (
     record              bytea,
     completed_at        timestamptz,
     expires_at          timestamptz NOT NULL,
-    PRIMARY KEY (scope, method, id)
+    PRIMARY KEY (id, method, scope)
 );
 
 CREATE INDEX retrysafe_leases_expires_at ON retrysafe_leases (expires_at);
 
--- Ends a batch whose operation is not its to execute, before its statements
--- run. Its caller looks for the outcome next.
-CREATE FUNCTION retrysafe_refuse() RETURNS bigint LANGUAGE plpgsql AS $$
+-- Ends a transaction whose operation is held or recorded by another.
+CREATE FUNCTION retrysafe_refuse() RETURNS bytea LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'RS001', MESSAGE = 'retrysafe: the operation is held or recorded';
 END

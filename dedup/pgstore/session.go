@@ -16,58 +16,61 @@ import (
 // connection that does not answer in that time is closed.
 const rollbackTimeout = 2 * time.Second
 
-// savepoint is where the writes of a claim's handler begin.
-const savepoint = "retrysafe"
-
 var errBusy = errors.New("the handler still uses its transaction, or has left rows or a batch open")
 
-// session is a connection of the pool in a transaction of the store's: that of
-// one claim and of those that have joined it. mu is held by whoever talks to
-// the server.
+// session is a connection of the pool and, for as long as it lasts, the
+// transaction of one claim and of those that have joined it.
 type session struct {
 	store *Store
 	conn  *pgxpool.Conn
-	tx    pgx.Tx // what pgx knows the transaction as
-	mu    sync.Mutex
 	over  atomic.Bool
 
-	// Guarded by mu.
-	held  map[dedup.Key]struct{} // the operations that execute in it
-	depth int                    // savepoints of claims that have joined
+	mu         sync.Mutex             // held by whoever talks to the server
+	held       map[dedup.Key]struct{} // the operations that execute in it
+	joined     int                    // savepoints of claims that have joined
+	savepoints int64                  // savepoints that handlers have made
 }
 
-// begin sends BEGIN, what add queues, and the handler's savepoint in one trip.
-// read reads the results of what add queued. Where there is an error the
-// session is over.
-func (s *Store) begin(ctx context.Context, add func(*pgx.Batch), read func(pgx.BatchResults) error) (*session, error) {
+func (s *Store) acquire(ctx context.Context) (*session, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var b pgx.Batch
-	b.BeginTx(pgx.TxOptions{IsoLevel: s.config.isolation})
-	add(&b)
-	b.Queue("savepoint " + savepoint)
-	results := conn.SendBatch(ctx, &b)
-	sess := &session{store: s, conn: conn, tx: results.Tx()}
-	if _, err := results.Exec(); err == nil {
-		err = read(results)
-		if err != nil {
-			_ = results.Close()
-			sess.rollback()
-			return nil, err
-		}
+	return &session{store: s, conn: conn}, nil
+}
+
+// pgx is the connection itself.
+func (s *session) pgx() *pgx.Conn { return s.conn.Conn() }
+
+// trip makes a trip with what add puts into it.
+func (s *session) trip(ctx context.Context, add func(*trip), row func(statement int, values [][]byte)) error {
+	t, err := s.store.newTrip(ctx, s.pgx())
+	if err != nil {
+		return err
 	}
-	if err := results.Close(); err != nil {
-		sess.rollback()
-		return nil, err
+	add(t)
+	_, err = t.send(ctx, row)
+	return err
+}
+
+// once makes a trip on a connection of its own, which leaves no transaction
+// open.
+func (s *Store) once(ctx context.Context, add func(*trip), row func(statement int, values [][]byte)) error {
+	sess, err := s.acquire(ctx)
+	if err != nil {
+		return err
 	}
-	return sess, nil
+	if err := sess.trip(ctx, add, row); err != nil {
+		_ = sess.rollback() // where it fails the connection is closed
+		return err
+	}
+	sess.finish()
+	return nil
 }
 
 // belongs says whether the session is of the store's storage.
 func (s *session) belongs(store *Store) bool {
-	return s.store.pool == store.pool && s.store.sql.record == store.sql.record
+	return s.store.pool == store.pool && s.store.table == store.table
 }
 
 // end takes the connection from the handler for good. It fails where the
@@ -77,11 +80,11 @@ func (s *session) end() error {
 	if !s.mu.TryLock() {
 		// The handler has returned and left a goroutine behind that waits for
 		// the server. Only this ends it, and it would run into the settlement.
-		_ = s.conn.Conn().PgConn().Conn().Close()
+		_ = s.pgx().PgConn().Conn().Close()
 		s.mu.Lock()
 		return errBusy
 	}
-	if s.conn.Conn().PgConn().IsBusy() {
+	if s.pgx().PgConn().IsBusy() {
 		return errBusy
 	}
 	return nil
@@ -96,20 +99,18 @@ func (s *session) finish() { s.conn.Release() }
 // connection is closed then.
 func (s *session) rollback() error {
 	defer s.finish()
-	pg := s.conn.Conn().PgConn()
-	if pg.IsClosed() {
+	pg := s.pgx().PgConn()
+	switch {
+	case pg.IsClosed():
 		return errors.New("the connection was lost")
-	}
-	if pg.IsBusy() {
+	case pg.IsBusy():
 		return errBusy
-	}
-	if pg.TxStatus() == 'I' {
+	case pg.TxStatus() == 'I':
 		return nil
 	}
 	// Not the caller's context: the connection is worth keeping, and locks are
 	// to be let go, when the caller has gone.
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
 	defer cancel()
-	_, err := s.conn.Exec(ctx, "rollback")
-	return err
+	return pg.Exec(ctx, "ROLLBACK").Close()
 }

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/retrysafe/retrysafe/dedup"
 )
 
@@ -108,34 +106,38 @@ func (c *claim) complete(ctx context.Context, completion dedup.Completion) error
 // fails where the handler has ended the transaction behind the store's back,
 // and the server skips what follows a failure, COMMIT included.
 func (c *claim) commit(ctx context.Context, completion dedup.Completion) error {
-	var b pgx.Batch
-	if completion.Undo {
-		b.Queue("rollback to savepoint " + savepoint)
+	s := c.session.store
+	t, err := s.newTrip(ctx, c.session.pgx())
+	if err != nil {
+		return explain("complete", err)
 	}
-	c.queueRecord(&b, completion)
-	b.Queue("release savepoint " + savepoint)
-	var tag pgconn.CommandTag
-	b.Queue("commit").Exec(func(t pgconn.CommandTag) error { tag = t; return nil })
-	if err := c.session.conn.SendBatch(ctx, &b).Close(); err != nil {
-		return c.explain(err)
+	if completion.Undo {
+		t.add(&s.sql.undo)
+	}
+	c.addRecord(t, completion)
+	t.add(&s.sql.release)
+	t.add(&s.sql.commit)
+	tag, err := t.send(ctx, noRow)
+	if err != nil {
+		return explainComplete(err)
 	}
 	if tag.String() != "COMMIT" {
 		return fmt.Errorf("pgstore: complete: the server answered %q to COMMIT", tag)
 	}
+	s.recent.add(c.id.lock())
 	return nil
 }
 
-func (c *claim) queueRecord(b *pgx.Batch, completion dedup.Completion) {
-	f := c.req.Fingerprint
-	b.Queue(c.session.store.sql.record, c.id.scope, c.id.method, c.id.id, int16(f.Version), f.Sum[:], c.fence,
-		notNull(completion.Record), completion.Retention.Microseconds())
+func (c *claim) addRecord(t *trip, completion dedup.Completion) {
+	f := &c.req.Fingerprint
+	t.add(&c.session.store.sql.record, c.id.id, c.id.method, c.id.scope, int2Param(uint8(f.Version)), f.Sum[:],
+		int8Param(c.fence), notNull(completion.Record), int8Param(completion.Retention.Microseconds()))
 }
 
-// explain tells an operation that another has recorded from other failures. It
-// keeps the server's error out of it, which shows the key.
-func (c *claim) explain(err error) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == codeUniqueViolation && pg.TableName == outcomesTable {
+// explainComplete tells an operation that another has recorded from other
+// failures. It keeps the server's error out of it, which can show the key.
+func explainComplete(err error) error {
+	if isRecorded(err) {
 		return fmt.Errorf("pgstore: complete: another has recorded the operation: %w", dedup.ErrLeaseLost)
 	}
 	return explain("complete", err)

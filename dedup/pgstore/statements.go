@@ -1,54 +1,119 @@
 package pgstore
 
-import "fmt"
+import (
+	"fmt"
 
-// statements are the SQL of a transactional store. $1 is the number of the
-// operation's lock, or $1 to $3 are its identity.
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// savepoint is where the writes of a claim's handler begin.
+const savepoint = "retrysafe"
+
+// statements are the SQL of a transactional store.
 type statements struct {
-	// With the identity: a fence where there is no outcome, otherwise NULL and
-	// the outcome. peek is look where the fence is not needed yet.
-	look, peek string
-	lock       string // with the lock: whether it was free
-	lockFence  string // with the lock: a fence where it was free, otherwise NULL
-	await      string // with the lock: returns once nobody holds it
-	forget     string // with the identity: deletes an outcome that has expired
-	record     string // with the identity, fingerprint, fence, record, retention
+	begin, beginReadCommitted, commit statement
+	save, undo, release               statement
 
-	// For batches. They fail with codeRefused where the lock is held, or where
-	// there is an outcome.
-	refuseHeld, refuseRecorded string
-	// Parts of a batch's record statement.
-	insert, nextFence, noRecord string
+	// The lock's number is their parameter.
+	lock      statement // returns whether it was free
+	lockFence statement // returns a fence where it was free, otherwise NULL
+	await     statement // returns once nobody holds it
+	limit     statement // limits how long await waits: milliseconds as text
+
+	// The identity is their parameters.
+	look   statement // returns a fence, or NULL and the outcome that there is
+	peek   statement // look, with 0 for a fence
+	forget statement // deletes an outcome that has expired
+
+	record statement // with the identity, fingerprint, fence, record, retention
+
+	all []statement // to be prepared on a connection
 }
 
 func newStatements(c *config) statements {
-	outcomes, fences := c.name(outcomesTable), c.name("retrysafe_fences")
-	refuse := c.name("retrysafe_refuse") + "()"
-	nextFence := "nextval(" + literal(fences) + "::regclass)"
-	// The table's OID keeps two stores of one database apart.
-	number := "$1::bigint # " + literal(outcomes) + "::regclass::oid::bigint"
-	tryLock := "pg_try_advisory_xact_lock(" + number + ")"
-	const identity = "scope = $1::bytea AND method = $2::bytea AND id = $3::bytea"
+	o := outcomes(*c)
+	const identity = "id = $1 AND method = $2 AND scope = $3"
 	const look = `SELECT CASE WHEN o.id IS NULL THEN %s END,
  o.fingerprint_version, o.fingerprint, o.record, o.expires_at <= statement_timestamp()
  FROM (SELECT) AS one LEFT JOIN %s AS o ON ` + identity
-	insert := "INSERT INTO " + outcomes +
-		" (scope, method, id, fingerprint_version, fingerprint, fence, record, completed_at, expires_at)"
-	return statements{
-		look:      fmt.Sprintf(look, nextFence, outcomes),
-		peek:      fmt.Sprintf(look, "0::bigint", outcomes),
-		lock:      "SELECT " + tryLock,
-		lockFence: fmt.Sprintf("SELECT CASE WHEN %s THEN %s END", tryLock, nextFence),
-		await:     "SELECT pg_advisory_xact_lock_shared(" + number + ")",
-		forget:    fmt.Sprintf("DELETE FROM %s WHERE %s AND expires_at <= statement_timestamp()", outcomes, identity),
-		record: insert + ` VALUES ($1, $2, $3, $4, $5, $6, $7,
- clock_timestamp(), clock_timestamp() + $8::bigint * interval '1 microsecond')`,
+	bytea3 := []uint32{pgtype.ByteaOID, pgtype.ByteaOID, pgtype.ByteaOID}
+	const int8OID = pgtype.Int8OID
 
-		refuseHeld: fmt.Sprintf("SELECT CASE WHEN %s THEN 0 ELSE %s END", tryLock, refuse),
-		refuseRecorded: fmt.Sprintf("SELECT CASE WHEN EXISTS (SELECT FROM %s WHERE %s) THEN %s ELSE 0 END",
-			outcomes, identity, refuse),
-		insert:    insert,
-		nextFence: nextFence,
-		noRecord:  c.name("retrysafe_no_record"),
+	record := o.insert() + ` VALUES ($1, $2, $3, $4, $5, $6, $7,
+ clock_timestamp(), clock_timestamp() + $8 * interval '1 microsecond')`
+	if c.isolation != pgx.ReadCommitted {
+		record = o.unlessRecorded(record)
 	}
+	s := statements{
+		begin:              newStatement("BEGIN ISOLATION LEVEL " + string(c.isolation)),
+		beginReadCommitted: newStatement("BEGIN ISOLATION LEVEL READ COMMITTED"),
+		commit:             newStatement("COMMIT"),
+		save:               newStatement("SAVEPOINT " + savepoint),
+		undo:               newStatement("ROLLBACK TO SAVEPOINT " + savepoint),
+		release:            newStatement("RELEASE SAVEPOINT " + savepoint),
+
+		lock:      newStatement("SELECT "+o.tryLock("$1"), int8OID),
+		lockFence: newStatement(fmt.Sprintf("SELECT CASE WHEN %s THEN %s END", o.tryLock("$1"), o.nextFence()), int8OID),
+		await:     newStatement("SELECT pg_advisory_xact_lock_shared("+o.lockNumber("$1")+")", int8OID),
+		limit: newStatement(
+			"SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', '0', true)", pgtype.TextOID),
+
+		look: newStatement(fmt.Sprintf(look, o.nextFence(), o.table()), bytea3...),
+		peek: newStatement(fmt.Sprintf(look, "0::bigint", o.table()), bytea3...),
+		forget: newStatement(fmt.Sprintf("DELETE FROM %s WHERE %s AND expires_at <= statement_timestamp()",
+			o.table(), identity), bytea3...),
+
+		record: newStatement(record, pgtype.ByteaOID, pgtype.ByteaOID, pgtype.ByteaOID,
+			pgtype.Int2OID, pgtype.ByteaOID, int8OID, pgtype.ByteaOID, int8OID),
+	}
+	s.all = []statement{s.begin, s.beginReadCommitted, s.commit, s.save, s.undo, s.release,
+		s.lock, s.lockFence, s.await, s.limit, s.look, s.peek, s.forget, s.record}
+	return s
+}
+
+// outcomes makes SQL about the table of outcomes.
+type outcomes config
+
+func (o outcomes) name(object string) string { return (*config)(&o).name(object) }
+
+func (o outcomes) table() string { return o.name(outcomesTable) }
+
+func (o outcomes) nextFence() string {
+	return "nextval(" + literal(o.name("retrysafe_fences")) + "::regclass)"
+}
+
+// refuse fails with codeRefused.
+func (o outcomes) refuse() string { return o.name("retrysafe_refuse") + "()" }
+
+// noRecord fails with codeNoRecord.
+func (o outcomes) noRecord() string { return o.name("retrysafe_no_record") + "()" }
+
+// lockNumber is the number of an operation's lock in this storage: the table's
+// OID keeps two of one database apart.
+func (o outcomes) lockNumber(param string) string {
+	return param + " # " + literal(o.table()) + "::regclass::oid::bigint"
+}
+
+func (o outcomes) tryLock(param string) string {
+	return "pg_try_advisory_xact_lock(" + o.lockNumber(param) + ")"
+}
+
+// recorded says whether an operation has an outcome.
+func (o outcomes) recorded(id, method, scope string) string {
+	return fmt.Sprintf("EXISTS (SELECT FROM %s WHERE id = %s AND method = %s AND scope = %s)",
+		o.table(), id, method, scope)
+}
+
+// insert is the head of the INSERT of an outcome.
+func (o outcomes) insert() string {
+	return "INSERT INTO " + o.table() +
+		" (id, method, scope, fingerprint_version, fingerprint, fence, record, completed_at, expires_at)"
+}
+
+// unlessRecorded makes an INSERT fail with codeRefused where the outcome is
+// there already. The server's own error would have it log the key.
+func (o outcomes) unlessRecorded(insert string) string {
+	return fmt.Sprintf("WITH made AS (%s ON CONFLICT DO NOTHING RETURNING 1) SELECT %s WHERE NOT EXISTS (SELECT FROM made)",
+		insert, o.refuse())
 }

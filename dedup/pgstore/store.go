@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/retrysafe/retrysafe/dedup"
 )
@@ -20,10 +21,15 @@ type Store struct {
 	pool    *pgxpool.Pool
 	owned   bool // the pool is closed with the store
 	config  config
+	table   string
 	sql     statements
 	waiting *waiting
-	sweeper *sweeper
-	closing sync.Once
+	recent  *recent
+	// unprepared says that the pool prepares no statements, because it is
+	// behind a pooler that would lose them.
+	unprepared bool
+	sweeper    *sweeper
+	closing    sync.Once
 }
 
 var _ dedup.Store = (*Store)(nil)
@@ -39,11 +45,14 @@ func New(pool *pgxpool.Pool, opts ...Option) (*Store, error) {
 		return nil, err
 	}
 	return &Store{
-		pool:    pool,
-		config:  c,
-		sql:     newStatements(&c),
-		waiting: newWaiting(pool),
-		sweeper: startSweeper(pool, &c, outcomesTable),
+		pool:       pool,
+		config:     c,
+		table:      outcomes(c).table(),
+		sql:        newStatements(&c),
+		waiting:    newWaiting(pool),
+		recent:     newRecent(),
+		unprepared: pool.Config().ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement,
+		sweeper:    startSweeper(pool, &c, outcomesTable),
 	}, nil
 }
 

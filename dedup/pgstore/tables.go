@@ -121,12 +121,9 @@ func checkCompletion(c dedup.Completion) error {
 	return checkDuration("retention", c.Retention)
 }
 
-// fingerprintOf makes a fingerprint of what a row holds.
-func fingerprintOf(version *int16, sum []byte) dedup.Fingerprint {
-	var f dedup.Fingerprint
-	if version != nil {
-		f.Version = dedup.FingerprintVersion(*version)
-	}
+// fingerprintOf makes a fingerprint of the two columns that hold it.
+func fingerprintOf(version, sum []byte) dedup.Fingerprint {
+	f := dedup.Fingerprint{Version: dedup.FingerprintVersion(binary.BigEndian.Uint16(version))}
 	copy(f.Sum[:], sum)
 	return f
 }

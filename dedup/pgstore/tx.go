@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 )
+
+var errBatchBegins = errors.New("pgstore: Batch.BeginTx cannot be used within a transaction")
 
 var errInUse = errors.New("pgstore: the transaction is in use; it is for one goroutine at a time")
 
@@ -43,19 +46,33 @@ func Tx(ctx context.Context) (pgx.Tx, error) {
 
 type txKey struct{}
 
-// transaction is what the handler of one claim works in.
+// transaction is what the handler of one claim works in. Its methods answer
+// pgx.ErrTxClosed once the claim is settled, so that nobody writes into what
+// the connection does next.
 type transaction struct {
-	guarded
+	session *session
 	settled atomic.Bool
 }
 
-func newTransaction(s *session) *transaction {
-	t := &transaction{}
-	t.guarded = guarded{session: s, over: t.over, inner: s.tx}
-	return t
-}
+func newTransaction(s *session) *transaction { return &transaction{session: s} }
 
 func (t *transaction) over() bool { return t.settled.Load() || t.session.over.Load() }
+
+// do calls f with the session's connection in hand. Like pgx, it does not wait
+// for another who uses it, who may be further up the same stack.
+func (t *transaction) do(f func(*pgx.Conn) error) error {
+	if !t.session.mu.TryLock() {
+		if t.over() {
+			return pgx.ErrTxClosed
+		}
+		return errInUse
+	}
+	defer t.session.mu.Unlock()
+	if t.over() {
+		return pgx.ErrTxClosed
+	}
+	return f(t.session.pgx())
+}
 
 // Commit answers ErrManaged.
 func (t *transaction) Commit(context.Context) error { return ErrManaged }
@@ -63,68 +80,34 @@ func (t *transaction) Commit(context.Context) error { return ErrManaged }
 // Rollback answers ErrManaged.
 func (t *transaction) Rollback(context.Context) error { return ErrManaged }
 
-// nested is a savepoint of the handler's own.
-type nested struct{ guarded }
-
-// Commit releases the savepoint.
-func (n *nested) Commit(ctx context.Context) error {
-	return n.do(func() error { return n.inner.Commit(ctx) })
-}
-
-// Rollback undoes what was done since the savepoint.
-func (n *nested) Rollback(ctx context.Context) error {
-	return n.do(func() error { return n.inner.Rollback(ctx) })
-}
-
-// guarded is a transaction of pgx's that answers pgx.ErrTxClosed once it is
-// over, so that nobody writes into whatever the connection does next.
-type guarded struct {
-	session *session
-	over    func() bool
-	inner   pgx.Tx
-}
-
-// do calls f with the session's connection in hand. Like pgx, it does not wait
-// for another who uses it, who may be further up the same stack.
-func (g *guarded) do(f func() error) error {
-	if !g.session.mu.TryLock() {
-		if g.over() {
-			return pgx.ErrTxClosed
-		}
-		return errInUse
-	}
-	defer g.session.mu.Unlock()
-	if g.over() {
-		return pgx.ErrTxClosed
-	}
-	return f()
-}
-
 // Begin makes a savepoint.
-func (g *guarded) Begin(ctx context.Context) (tx pgx.Tx, err error) {
-	err = g.do(func() error {
-		inner, err := g.inner.Begin(ctx)
-		if err == nil {
-			tx = &nested{guarded{session: g.session, over: g.over, inner: inner}}
-		}
+func (t *transaction) Begin(ctx context.Context) (tx pgx.Tx, err error) {
+	err = t.do(func(conn *pgx.Conn) error {
+		t.session.savepoints++
+		n := &nested{transaction: t, name: savepoint + "_handler_" + strconv.FormatInt(t.session.savepoints, 10)}
+		tx = n
+		_, err := conn.Exec(ctx, "SAVEPOINT "+n.name)
 		return err
 	})
-	return tx, err
+	if err != nil {
+		return nil, err
+	}
+	return tx, nil
 }
 
 // Exec implements [pgx.Tx].
-func (g *guarded) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
-	err = g.do(func() (err error) {
-		tag, err = g.inner.Exec(ctx, sql, args...)
+func (t *transaction) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+	err = t.do(func(conn *pgx.Conn) (err error) {
+		tag, err = conn.Exec(ctx, sql, args...)
 		return err
 	})
 	return tag, err
 }
 
 // Query implements [pgx.Tx].
-func (g *guarded) Query(ctx context.Context, sql string, args ...any) (rows pgx.Rows, err error) {
-	err = g.do(func() (err error) {
-		rows, err = g.inner.Query(ctx, sql, args...)
+func (t *transaction) Query(ctx context.Context, sql string, args ...any) (rows pgx.Rows, err error) {
+	err = t.do(func(conn *pgx.Conn) (err error) {
+		rows, err = conn.Query(ctx, sql, args...)
 		return err
 	})
 	if rows == nil {
@@ -134,9 +117,9 @@ func (g *guarded) Query(ctx context.Context, sql string, args ...any) (rows pgx.
 }
 
 // QueryRow implements [pgx.Tx].
-func (g *guarded) QueryRow(ctx context.Context, sql string, args ...any) (row pgx.Row) {
-	err := g.do(func() error {
-		row = g.inner.QueryRow(ctx, sql, args...)
+func (t *transaction) QueryRow(ctx context.Context, sql string, args ...any) (row pgx.Row) {
+	err := t.do(func(conn *pgx.Conn) error {
+		row = conn.QueryRow(ctx, sql, args...)
 		return nil
 	})
 	if err != nil {
@@ -146,9 +129,12 @@ func (g *guarded) QueryRow(ctx context.Context, sql string, args ...any) (row pg
 }
 
 // SendBatch implements [pgx.Tx].
-func (g *guarded) SendBatch(ctx context.Context, b *pgx.Batch) (results pgx.BatchResults) {
-	err := g.do(func() error {
-		results = g.inner.SendBatch(ctx, b)
+func (t *transaction) SendBatch(ctx context.Context, b *pgx.Batch) (results pgx.BatchResults) {
+	if failed := pgx.FailedBatchResults(b, errBatchBegins); failed.Tx() != nil {
+		return failed
+	}
+	err := t.do(func(conn *pgx.Conn) error {
+		results = conn.SendBatch(ctx, b)
 		return nil
 	})
 	if err != nil {
@@ -158,28 +144,65 @@ func (g *guarded) SendBatch(ctx context.Context, b *pgx.Batch) (results pgx.Batc
 }
 
 // CopyFrom implements [pgx.Tx].
-func (g *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (n int64, err error) {
-	err = g.do(func() (err error) {
-		n, err = g.inner.CopyFrom(ctx, table, columns, rows)
+func (t *transaction) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (n int64, err error) {
+	err = t.do(func(conn *pgx.Conn) (err error) {
+		n, err = conn.CopyFrom(ctx, table, columns, rows)
 		return err
 	})
 	return n, err
 }
 
 // Prepare implements [pgx.Tx].
-func (g *guarded) Prepare(ctx context.Context, name, sql string) (sd *pgconn.StatementDescription, err error) {
-	err = g.do(func() (err error) {
-		sd, err = g.inner.Prepare(ctx, name, sql)
+func (t *transaction) Prepare(ctx context.Context, name, sql string) (sd *pgconn.StatementDescription, err error) {
+	err = t.do(func(conn *pgx.Conn) (err error) {
+		sd, err = conn.Prepare(ctx, name, sql)
 		return err
 	})
 	return sd, err
 }
 
-// LargeObjects implements [pgx.Tx].
-func (g *guarded) LargeObjects() pgx.LargeObjects { return g.inner.LargeObjects() }
+// LargeObjects implements [pgx.Tx], with one round trip.
+func (t *transaction) LargeObjects() pgx.LargeObjects {
+	var tx pgx.Tx
+	err := t.do(func(conn *pgx.Conn) (err error) {
+		// pgx makes large objects of its own transactions only. An empty
+		// statement is a transaction's beginning where one is open already.
+		tx, err = conn.BeginTx(context.Background(), pgx.TxOptions{BeginQuery: ";"})
+		return err
+	})
+	if err != nil {
+		var b pgx.Batch
+		b.BeginTx(pgx.TxOptions{})
+		tx = pgx.FailedBatchResults(&b, err).Tx() // a closed one
+	}
+	return tx.LargeObjects()
+}
 
 // Conn implements [pgx.Tx].
-func (g *guarded) Conn() *pgx.Conn { return g.inner.Conn() }
+func (t *transaction) Conn() *pgx.Conn { return t.session.pgx() }
+
+// nested is a savepoint of the handler's own.
+type nested struct {
+	*transaction
+	name   string
+	closed atomic.Bool
+}
+
+// Commit releases the savepoint.
+func (n *nested) Commit(ctx context.Context) error { return n.close(ctx, "RELEASE SAVEPOINT ") }
+
+// Rollback undoes what was done since the savepoint.
+func (n *nested) Rollback(ctx context.Context) error { return n.close(ctx, "ROLLBACK TO SAVEPOINT ") }
+
+func (n *nested) close(ctx context.Context, how string) error {
+	if n.closed.Swap(true) {
+		return pgx.ErrTxClosed
+	}
+	return n.do(func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, how+n.name)
+		return err
+	})
+}
 
 // noRows are the rows, or the row, of a query that was not sent.
 type noRows struct{ err error }

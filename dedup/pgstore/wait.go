@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/retrysafe/retrysafe/dedup"
 )
@@ -139,16 +138,11 @@ func (s *Store) block(ctx context.Context, id identity) bool {
 	if limit < time.Millisecond {
 		return false
 	}
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return false
-	}
-	sess := &session{store: s, conn: conn}
-	err = readCommitted(ctx, conn, func(b *pgx.Batch) {
-		b.Queue("SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', '0', true)",
-			strconv.FormatInt(limit.Milliseconds(), 10))
-		b.Queue(s.sql.await, id.lock())
-	})
-	_ = sess.rollback() // nothing was written
+	err := s.once(ctx, func(t *trip) {
+		t.add(&s.sql.beginReadCommitted)
+		t.add(&s.sql.limit, strconv.AppendInt(nil, limit.Milliseconds(), 10))
+		t.add(&s.sql.await, int8Param(id.lock()))
+		t.add(&s.sql.commit)
+	}, noRow)
 	return err == nil || codeOf(err) != "" && ctx.Err() == nil
 }
