@@ -1,0 +1,70 @@
+package retry
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/retrysafe/retrysafe/interceptor/internal/wire"
+)
+
+// attempt sends the call once.
+func (x *call) attempt() error {
+	if x.attempts > 0 {
+		reset(x.reply)
+		forget(x.opts)
+	}
+	ctx := x.attemptContext()
+	x.attempts++
+	x.here++
+	if !x.limit.exists() && !x.observer.on {
+		return x.send(ctx, x.order.rules.perAttemptTimeout)
+	}
+	start := time.Now()
+	err := x.send(ctx, x.timeoutAt(start))
+	took := time.Since(start)
+	if x.attempts == 1 || took < x.shortest {
+		x.shortest = took
+	}
+	x.observer.attempted(x, err, took)
+	return err
+}
+
+// attemptContext returns the context of the next attempt, with the count of
+// those before it.
+func (x *call) attemptContext() context.Context {
+	if x.attempts == 0 {
+		return x.base
+	}
+	before := strconv.Itoa(x.attempts)
+	if x.order.owner != "" {
+		return metadata.AppendToOutgoingContext(x.base, wire.AttemptsHeader, before)
+	}
+	return metadata.AppendToOutgoingContext(withoutHop(x.base), wire.OwnerHeader, x.client.owner, wire.AttemptsHeader, before)
+}
+
+// timeoutAt returns the attempt's own timeout, or 0 where the call ends
+// sooner: then it is the call's end that ends the attempt.
+func (x *call) timeoutAt(now time.Time) time.Duration {
+	timeout := x.order.rules.perAttemptTimeout
+	if x.limit.exists() && x.limit.at.Sub(now) <= timeout {
+		return 0
+	}
+	return timeout
+}
+
+func (x *call) send(ctx context.Context, timeout time.Duration) error {
+	if timeout > 0 {
+		bounded, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		ctx = bounded
+	}
+	opts := slices.Clip(x.opts) // who appends to them gets a copy
+	if x.conn != nil {
+		return x.conn.Invoke(ctx, x.order.method, x.req, x.reply, opts...)
+	}
+	return x.invoker(ctx, x.order.method, x.req, x.reply, x.cc, opts...)
+}

@@ -1,0 +1,139 @@
+package retry
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	retrysafev1 "github.com/retrysafe/retrysafe/gen/retrysafe/v1"
+	"github.com/retrysafe/retrysafe/interceptor/internal/method"
+)
+
+// maxPlans bounds the memory of a proxy that calls methods by names it is
+// given: beyond that many, plans are made anew for each call.
+const maxPlans = 4096
+
+// plan is how the calls of one method are made.
+type plan struct {
+	safety   Safety
+	rules    *rules
+	timeout  time.Duration     // of the whole call; 0: none
+	known    bool              // the method is in this program's registry
+	keyField protoreflect.Name // of the request, holds the key; "": none does
+	err      error             // what its .proto says cannot be followed
+}
+
+// planner makes plans and keeps them.
+type planner struct {
+	policies method.Table[*rules]
+	timeouts method.Table[time.Duration]
+	safeties method.Table[Safety]
+	fallback *rules
+
+	plans sync.Map // string to *plan
+	count atomic.Int64
+}
+
+func (p *planner) plan(fullMethod string) *plan {
+	if found, ok := p.plans.Load(fullMethod); ok {
+		return found.(*plan)
+	}
+	made := p.resolve(fullMethod)
+	if p.count.Load() >= maxPlans {
+		return made
+	}
+	kept, loaded := p.plans.LoadOrStore(fullMethod, made)
+	if !loaded {
+		p.count.Add(1)
+	}
+	return kept.(*plan)
+}
+
+func (p *planner) resolve(fullMethod string) *plan {
+	said, known := method.Describe(fullMethod)
+	made := &plan{known: known, keyField: protoreflect.Name(said.Policy.GetKeyField())}
+	made.timeout, _ = p.timeouts.Lookup(fullMethod)
+	made.safety = p.safety(fullMethod, said)
+	made.rules, made.err = p.rules(fullMethod, said)
+	return made
+}
+
+func (p *planner) safety(fullMethod string, said method.Description) Safety {
+	if s, ok := p.safeties.Lookup(fullMethod); ok {
+		return s
+	}
+	switch said.Policy.GetKey() {
+	case retrysafev1.MethodPolicy_KEY_REQUIRED, retrysafev1.MethodPolicy_KEY_OPTIONAL:
+		return SafetyKeyed
+	}
+	if said.Safe {
+		return SafetySafe
+	}
+	return SafetyUnsafe
+}
+
+func (p *planner) rules(fullMethod string, said method.Description) (*rules, error) {
+	if r, ok := p.policies.Lookup(fullMethod); ok {
+		return r, nil
+	}
+	if said.Policy.GetRetry() == nil {
+		return p.fallback, nil
+	}
+	policy, err := fromProto(said.Policy.GetRetry())
+	if err != nil {
+		return nil, fmt.Errorf("retrysafe.v1.policy of %s: %w", fullMethod, err)
+	}
+	return policy.rules(), nil
+}
+
+var protoFields = fields{
+	attempts: "retry.max_attempts", base: "retry.base", cap: "retry.cap", multiplier: "retry.multiplier",
+	jitter: "retry.jitter", perAttempt: "retry.per_attempt_timeout", elapsed: "retry.max_elapsed",
+}
+
+// fromProto returns the policy that a .proto states. A base that is present
+// and zero means no wait.
+func fromProto(said *retrysafev1.RetryPolicy) (Policy, error) {
+	p := Policy{
+		MaxAttempts: int(min(said.GetMaxAttempts(), math.MaxInt32)),
+		Backoff: Backoff{
+			Base:       said.GetBase().AsDuration(),
+			Cap:        said.GetCap().AsDuration(),
+			Multiplier: said.GetMultiplier(),
+			Jitter:     jitterFromProto(said.GetJitter()),
+		},
+		PerAttemptTimeout: said.GetPerAttemptTimeout().AsDuration(),
+		MaxElapsed:        said.GetMaxElapsed().AsDuration(),
+	}
+	if err := p.validate(protoFields); err != nil {
+		return Policy{}, err
+	}
+	if isZero(said.GetBase()) {
+		p.Backoff = Backoff{Immediate: true}
+	}
+	return p, nil
+}
+
+func isZero(d *durationpb.Duration) bool { return d != nil && d.AsDuration() == 0 }
+
+func jitterFromProto(j retrysafev1.Jitter) Jitter {
+	switch j {
+	case retrysafev1.Jitter_JITTER_UNSPECIFIED, retrysafev1.Jitter_JITTER_FULL:
+		return JitterFull
+	case retrysafev1.Jitter_JITTER_EQUAL:
+		return JitterEqual
+	case retrysafev1.Jitter_JITTER_DECORRELATED:
+		return JitterDecorrelated
+	case retrysafev1.Jitter_JITTER_NONE:
+		return JitterNone
+	}
+	return Jitter(min(max(0, int32(j)), math.MaxUint8)) // unknown, and refused as such
+}
+
+// oneAttempt is the policy of methods that a service config does not retry.
+var oneAttempt = Policy{MaxAttempts: 1}
