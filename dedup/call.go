@@ -80,7 +80,10 @@ func (c *call) lead(ctx context.Context) (Result, error) {
 			return Result{}, err
 		}
 		if answer.State == InProgress {
-			c.judge()
+			// What an open transaction was claimed with, others cannot see.
+			if !c.transactional() {
+				c.judge()
+			}
 			if err := c.awaitElsewhere(ctx, answer.LeaseLeft); err != nil {
 				return Result{}, err
 			}

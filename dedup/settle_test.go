@@ -3,7 +3,11 @@ package dedup_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,6 +151,35 @@ func TestDoOfACallRecordsBeforeItReturns(t *testing.T) {
 	}
 }
 
+func TestAFloodOfUnrecordedOutcomesIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newHooked()
+		var back atomic.Bool
+		store.onComplete = func(_ context.Context, _ dedup.Completion, next func() error) error {
+			if back.Load() {
+				return next()
+			}
+			return errDown
+		}
+		e := newEngine(t, store)
+		before := runtime.NumGoroutine()
+		for i := range 1500 {
+			if res, err := e.Do(t.Context(), debit(fmt.Sprint(i)), done); err != nil || !res.Unrecorded {
+				t.Fatalf("%+v, %v", res, err)
+			}
+		}
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - before; n > 1000 || n < 900 {
+			t.Errorf("%d goroutines", n)
+		}
+		back.Store(true)
+		time.Sleep(time.Minute)
+		if res, err := e.Do(t.Context(), debit("0"), breaks); err != nil || !res.Replayed {
+			t.Errorf("one of the first: %+v, %v", res, err)
+		}
+	})
+}
+
 func TestALostClaimIsAnsweredUnrecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newHooked()
@@ -260,6 +293,9 @@ func TestAStoreThatCannotBeAskedFailsTheCall(t *testing.T) {
 	}
 	if n := store.claims.Load(); n != 2 {
 		t.Errorf("asked %d times", n)
+	}
+	if s := err.Error(); !strings.Contains(s, "claim") || !strings.Contains(s, errDown.Error()) || strings.Contains(s, "tenant") {
+		t.Errorf("it says %q", s)
 	}
 }
 

@@ -86,17 +86,22 @@ func (m mute) Promise() dedup.Promise { return m.store.Promise() }
 type transactional struct {
 	mu      sync.Mutex
 	open    map[dedup.Key]bool
-	records map[dedup.Key][]byte
+	records map[dedup.Key]recorded
 	effects []string
 
 	completeErr   error
 	afterComplete error // where the transaction went through all the same
 }
 
+type recorded struct {
+	record      []byte
+	fingerprint dedup.Fingerprint
+}
+
 var errOver = errors.New("the transaction is over")
 
 func newTransactional() *transactional {
-	return &transactional{open: map[dedup.Key]bool{}, records: map[dedup.Key][]byte{}}
+	return &transactional{open: map[dedup.Key]bool{}, records: map[dedup.Key]recorded{}}
 }
 
 func (s *transactional) Promise() dedup.Promise { return dedup.ExactlyOnce }
@@ -105,17 +110,19 @@ func (s *transactional) Claim(ctx context.Context, req dedup.ClaimRequest) (dedu
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	outer, _ := ctx.Value(txKey{}).(*tx)
-	if record, ok := s.find(outer, req.Key); ok {
-		return dedup.Answer{State: dedup.Completed, Record: record}, nil
+	if r, ok := s.find(outer, req.Key); ok && r.fingerprint != req.Fingerprint {
+		return dedup.Answer{State: dedup.Reused, Fingerprint: r.fingerprint}, nil
+	} else if ok {
+		return dedup.Answer{State: dedup.Completed, Record: r.record}, nil
 	}
 	if s.open[req.Key] {
 		return dedup.Answer{State: dedup.InProgress}, nil
 	}
 	s.open[req.Key] = true
-	return dedup.Answer{State: dedup.Claimed, Claim: &tx{store: s, outer: outer, key: req.Key, records: map[dedup.Key][]byte{}}}, nil
+	return dedup.Answer{State: dedup.Claimed, Claim: &tx{store: s, outer: outer, req: req, records: map[dedup.Key]recorded{}}}, nil
 }
 
-func (s *transactional) find(t *tx, key dedup.Key) ([]byte, bool) {
+func (s *transactional) find(t *tx, key dedup.Key) (recorded, bool) {
 	for ; t != nil; t = t.outer {
 		if record, ok := t.records[key]; ok {
 			return record, true
@@ -137,8 +144,8 @@ type txKey struct{}
 type tx struct {
 	store   *transactional
 	outer   *tx
-	key     dedup.Key
-	records map[dedup.Key][]byte
+	req     dedup.ClaimRequest
+	records map[dedup.Key]recorded
 	effects []string
 	over    bool
 }
@@ -170,9 +177,9 @@ func (t *tx) Complete(ctx context.Context, c dedup.Completion) error {
 		return t.store.completeErr
 	}
 	if c.Undo {
-		t.effects, t.records = nil, map[dedup.Key][]byte{}
+		t.effects, t.records = nil, map[dedup.Key]recorded{}
 	}
-	t.records[t.key] = c.Record
+	t.records[t.req.Key] = recorded{c.Record, t.req.Fingerprint}
 	records, effects := t.store.records, &t.store.effects
 	if t.outer != nil {
 		records, effects = t.outer.records, &t.outer.effects
@@ -195,6 +202,6 @@ func (t *tx) end(ctx context.Context) error {
 		return errOver
 	}
 	t.over = true
-	delete(t.store.open, t.key)
+	delete(t.store.open, t.req.Key)
 	return ctx.Err()
 }

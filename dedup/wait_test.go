@@ -222,6 +222,28 @@ func TestAnUnknownOutcomeIsRejectedForThoseAloneWhoRejectIt(t *testing.T) {
 	})
 }
 
+func TestATransactionElsewhereHasJudgedNobodyYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, g := newTransactional(), newGate()
+		own, other := debit("k"), debit("k")
+		other.Fingerprint.Sum[0]++
+		first := start(t.Context(), newEngine(t, store), own, g.run)
+		e := newEngine(t, store)
+		leader := start(t.Context(), e, other, breaks)
+		waits := start(t.Context(), e, own, breaks)
+		g.let <- dedup.Outcome{}
+		if r := <-first; r.err != nil {
+			t.Error(r.err)
+		}
+		if r := <-leader; !errors.Is(r.err, dedup.ErrKeyReused) {
+			t.Errorf("another request: %+v", r)
+		}
+		if r := <-waits; r.err != nil || !r.Replayed {
+			t.Errorf("the operation's own: %+v", r)
+		}
+	})
+}
+
 // deaf is a store that never wakes anybody.
 type deaf struct{ *hooked }
 
