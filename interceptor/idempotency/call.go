@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -16,20 +17,25 @@ import (
 type call struct {
 	server  *Server
 	policy  *policy
-	key     string
 	req     any
 	handler grpc.UnaryHandler
 
-	stream heldStream
-	resp   any // with err the handler's answer
-	err    error
-	barred bool  // the answer is no outcome: the engine returns its error
+	incoming key.IncomingContext // the handler's context
+	stream   heldStream
+	resp     any // with err the handler's answer
+	err      error
+	barred   bool      // the answer is no outcome: the engine returns its error
+	small    [256]byte // for the bytes of a response that fits
 }
 
 // answer returns what the operation answered: now, or when it was executed.
 func (c *call) answer(ctx context.Context, op dedup.Operation) (any, error) {
 	c.stream.real = grpc.ServerTransportStreamFromContext(ctx)
-	res, err := c.server.engine.Do(ctx, op, c.execute)
+	x := executors.Get().(*executor)
+	x.call = c
+	res, err := c.server.engine.Do(ctx, op, x.execute)
+	x.call = nil
+	executors.Put(x)
 	switch {
 	case err == nil && res.Replayed:
 		return c.replay(ctx, op.Key.Method, &res.Outcome)
@@ -45,9 +51,23 @@ func (c *call) answer(ctx context.Context, op dedup.Operation) (any, error) {
 	return nil, refuse(ctx, err)
 }
 
+// executor is [call.execute] as a function that is not made anew for each
+// call. The engine calls it before Do returns, if at all.
+type executor struct {
+	call    *call
+	execute func(context.Context) (dedup.Outcome, error)
+}
+
+var executors = sync.Pool{New: func() any {
+	x := new(executor)
+	x.execute = func(ctx context.Context) (dedup.Outcome, error) { return x.call.execute(ctx) }
+	return x
+}}
+
 // execute runs the handler under the claim.
 func (c *call) execute(ctx context.Context) (dedup.Outcome, error) {
-	ctx = key.WithIncoming(ctx, c.key)
+	c.incoming.Context = ctx
+	ctx = &c.incoming
 	if c.stream.real != nil {
 		ctx = grpc.NewContextWithServerTransportStream(ctx, &c.stream)
 	}
@@ -56,7 +76,7 @@ func (c *call) execute(ctx context.Context) (dedup.Outcome, error) {
 		c.barred = true
 		return dedup.Outcome{}, c.err
 	}
-	out, err := outcomeOf(c.resp, c.err)
+	out, err := outcomeOf(c.resp, c.err, c.small[:0])
 	if err != nil {
 		c.resp, c.err, c.barred = nil, err, true
 		return dedup.Outcome{}, err

@@ -29,7 +29,7 @@
 // A method is deduplicated where its service says so in the .proto
 //
 //	rpc Debit(DebitRequest) returns (DebitResponse) {
-//		option (retrysafe.v1.policy) = {key: REQUIRED retention: {seconds: 172800}};
+//		option (retrysafe.v1.policy) = {key: KEY_REQUIRED retention: {seconds: 172800}};
 //	}
 //
 // or where [WithMethodKey] does, which is stronger, whatever its pattern. All

@@ -14,9 +14,10 @@ import (
 	"github.com/retrysafe/retrysafe/dedup"
 )
 
-// outcomeOf returns what a handler answered, without metadata. The error is a
-// status: the answer cannot be sent, now or again.
-func outcomeOf(resp any, err error) (dedup.Outcome, error) {
+// outcomeOf returns what a handler answered, without metadata. It serializes
+// the response into buf where that fits. The error is a status: the answer
+// cannot be sent, now or again.
+func outcomeOf(resp any, err error, buf []byte) (dedup.Outcome, error) {
 	if err != nil {
 		return outcomeOfError(err), nil
 	}
@@ -24,7 +25,7 @@ func outcomeOf(resp any, err error) (dedup.Outcome, error) {
 	if !ok {
 		return dedup.Outcome{}, status.Errorf(codes.Internal, "retrysafe: the handler returned %T, which is no protobuf message", resp)
 	}
-	value, err := proto.Marshal(m)
+	value, err := proto.MarshalOptions{}.MarshalAppend(buf, m)
 	if err != nil {
 		return dedup.Outcome{}, status.Errorf(codes.Internal, "retrysafe: the response cannot be serialized: %v", err)
 	}

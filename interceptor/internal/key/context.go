@@ -43,16 +43,34 @@ func Outgoing(ctx context.Context) (key string, inMetadata, ok bool, err error) 
 	return inMD, true, true, nil
 }
 
-// WithIncoming returns the context of a handler that executes the operation
-// named by key. Calls made with it do not carry the key.
+// IncomingContext is the context of a handler that executes the operation
+// named by Key. Calls made with it do not carry the key. It is a type, so that
+// it can be a part of what its maker allocates anyway.
+type IncomingContext struct {
+	context.Context
+	Key string
+}
+
+// Value implements [context.Context].
+func (c *IncomingContext) Value(k any) any {
+	if k == (incomingKey{}) {
+		return c
+	}
+	return c.Context.Value(k)
+}
+
+// WithIncoming returns an [IncomingContext].
 func WithIncoming(ctx context.Context, key string) context.Context {
-	return context.WithValue(ctx, incomingKey{}, key)
+	return &IncomingContext{Context: ctx, Key: key}
 }
 
 // Incoming returns the key of the operation that a handler executes.
 func Incoming(ctx context.Context) (string, bool) {
-	key, ok := ctx.Value(incomingKey{}).(string)
-	return key, ok
+	in, ok := ctx.Value(incomingKey{}).(*IncomingContext)
+	if !ok {
+		return "", false
+	}
+	return in.Key, true
 }
 
 // Chosen returns the key that [WithOutgoing] put into ctx.

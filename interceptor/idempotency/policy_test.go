@@ -1,0 +1,80 @@
+package idempotency
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	_ "google.golang.org/grpc/health/grpc_health_v1" // a method to describe
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/retrysafe/retrysafe/dedup"
+	retrysafev1 "github.com/retrysafe/retrysafe/gen/retrysafe/v1"
+	"github.com/retrysafe/retrysafe/interceptor/internal/method"
+)
+
+func healthCheck(t *testing.T) protoreflect.MethodDescriptor {
+	t.Helper()
+	d, ok := method.Describe("/grpc.health.v1.Health/Check") // its request has a string named service
+	if !ok {
+		t.Fatal("no descriptor")
+	}
+	return d.Method
+}
+
+func TestAPolicyIsReadFromTheProto(t *testing.T) {
+	m := healthCheck(t)
+	p, err := policyOf(&retrysafev1.MethodPolicy{
+		Key: retrysafev1.MethodPolicy_KEY_REQUIRED, Retention: durationpb.New(time.Hour), MaxExecution: durationpb.New(time.Second),
+		OnUnknownOutcome: retrysafev1.MethodPolicy_UNKNOWN_OUTCOME_REJECT, KeyField: "service",
+	}, m)
+	want := policy{KeyRequired, time.Hour, time.Second, dedup.Reject, "service", "grpc.health.v1.HealthCheckResponse"}
+	if err != nil || *p != want {
+		t.Errorf("policyOf = %+v, %v", p, err)
+	}
+	p, err = policyOf(nil, m)
+	want = policy{requirement: KeyNone, response: "grpc.health.v1.HealthCheckResponse"}
+	if err != nil || *p != want || p.keyed() {
+		t.Errorf("policyOf(nil) = %+v, %v", p, err)
+	}
+}
+
+func TestAWrongPolicyNamesItsFields(t *testing.T) {
+	m := healthCheck(t)
+	_, err := policyOf(&retrysafev1.MethodPolicy{
+		Key: 9, Retention: durationpb.New(-time.Second), MaxExecution: &durationpb.Duration{Nanos: -1, Seconds: 1},
+		OnUnknownOutcome: 9, KeyField: "request_id",
+	}, m)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"key: 9", "retention: -1s", "max_execution", "on_unknown_outcome: 9", `key_field: grpc.health.v1.HealthCheckRequest has no field "request_id"`} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+	zero := &retrysafev1.MethodPolicy{Retention: new(durationpb.Duration)}
+	if _, err := policyOf(zero, m); err == nil || !strings.Contains(err.Error(), "retention: 0s is not positive") {
+		t.Errorf("a retention of zero: %v", err)
+	}
+}
+
+func TestAKeyFieldIsOneString(t *testing.T) {
+	request := new(errdetails.DebugInfo).ProtoReflect().Descriptor()
+	for field, ok := range map[protoreflect.Name]bool{"": true, "detail": true, "stack_entries": false, "none": false, "a b": false} {
+		if err := checkKeyField(field, request); (err == nil) != ok {
+			t.Errorf("%q: %v", field, err)
+		}
+	}
+	if err := checkKeyField("retry_delay", new(errdetails.RetryInfo).ProtoReflect().Descriptor()); err == nil {
+		t.Error("a message can hold a key")
+	}
+}
+
+func TestTheLinkedPoliciesAreGood(t *testing.T) {
+	if err := checkRegistry(); err != nil {
+		t.Error(err)
+	}
+}
