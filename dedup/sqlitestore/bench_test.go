@@ -129,17 +129,17 @@ func BenchmarkDebit(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("callers=%d/store=group", callers), func(b *testing.B) {
 			s := openBench(b)
-			run(b, callers, func(n uint64) error { return debitOnce(context.Background(), s, n) })
+			measure(b, callers, func(n uint64) error { return debitOnce(context.Background(), s, n) })
 			report(b, s)
 		})
 		b.Run(fmt.Sprintf("callers=%d/store=each", callers), func(b *testing.B) {
 			s := openBench(b, WithGroupLimit(1, time.Second))
-			run(b, callers, func(n uint64) error { return debitOnce(context.Background(), s, n) })
+			measure(b, callers, func(n uint64) error { return debitOnce(context.Background(), s, n) })
 			report(b, s)
 		})
 		b.Run(fmt.Sprintf("callers=%d/store=none", callers), func(b *testing.B) {
 			db := openDirect(b)
-			run(b, callers, func(n uint64) error { return debitDirectly(context.Background(), db, n) })
+			measure(b, callers, func(n uint64) error { return debitDirectly(context.Background(), db, n) })
 		})
 	}
 }
@@ -149,7 +149,7 @@ func report(b *testing.B, s *Store) {
 	b.ReportMetric(float64(stats.Recorded)/float64(stats.Commits), "outcomes/commit")
 }
 
-func run(b *testing.B, callers int, op func(n uint64) error) {
+func measure(b *testing.B, callers int, op func(n uint64) error) {
 	b.Helper()
 	b.ReportAllocs()
 	var n atomic.Uint64
@@ -179,7 +179,7 @@ func BenchmarkReplay(b *testing.B) {
 	s := openBench(b)
 	mustComplete(b, take(b, context.Background(), s, "a"), string(benchRecord))
 	req := request("a")
-	run(b, 1, func(uint64) error {
+	measure(b, 1, func(uint64) error {
 		answer, err := s.Claim(context.Background(), req)
 		if err == nil && answer.State != dedup.Completed {
 			err = fmt.Errorf("claim answered %v", answer.State)

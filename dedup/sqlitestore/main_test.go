@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain is also the entry of the processes that tests start: see child_test.go.
+// TestMain is also where the processes begin that tests start.
 func TestMain(m *testing.M) {
 	if job := os.Getenv(childJob); job != "" {
 		os.Exit(runChild(job))

@@ -60,6 +60,9 @@ func (s *session) PrepareContext(ctx context.Context, query string) (sqldriver.S
 	if t == nil {
 		return nil, errSession
 	}
+	if isEmpty(query) {
+		return nil, errEmpty
+	}
 	stctx, err := t.enter(ctx)
 	if err != nil {
 		return nil, err
