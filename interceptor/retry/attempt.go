@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/retrysafe/retrysafe/interceptor/internal/wire"
@@ -14,7 +15,7 @@ import (
 // attempt sends the call once.
 func (x *call) attempt() error {
 	if x.attempts > 0 {
-		reset(x.reply)
+		reset(x.wiring.reply)
 		forget(x.opts)
 	}
 	ctx := x.attemptContext()
@@ -62,9 +63,13 @@ func (x *call) send(ctx context.Context, timeout time.Duration) error {
 		defer cancel()
 		ctx = bounded
 	}
-	opts := slices.Clip(x.opts) // who appends to them gets a copy
+	w := &x.wiring
 	if x.conn != nil {
-		return x.conn.Invoke(ctx, x.order.method, x.req, x.reply, opts...)
+		return x.conn.Invoke(ctx, x.order.method, w.req, w.reply, x.sentOptions()...)
 	}
-	return x.invoker(ctx, x.order.method, x.req, x.reply, x.cc, opts...)
+	return w.invoker(ctx, x.order.method, w.req, w.reply, w.cc, x.sentOptions()...)
 }
+
+// sentOptions returns the options of an attempt. Who appends to them gets a
+// copy.
+func (x *call) sentOptions() []grpc.CallOption { return slices.Clip(x.opts) }

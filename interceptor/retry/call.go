@@ -12,18 +12,16 @@ import (
 // Calls are pooled, so that one which succeeds at once does not allocate.
 type call struct {
 	client *client
-	order  order
-
-	req, reply any
-	cc         *grpc.ClientConn
-	invoker    grpc.UnaryInvoker
-	conn       grpc.ClientConnInterface // where the call has failed over to; nil: cc
-	target     *target
-	next       int // the next of the client's stations
 
 	opts          []grpc.CallOption // the caller's, trailerOption and ownedOption
 	trailer       metadata.MD       // of the last attempt
 	trailerOption grpc.CallOption   // fills trailer
+
+	order  order
+	wiring wiring
+	conn   grpc.ClientConnInterface // where the call has failed over to; nil: wiring's
+	target *target
+	next   int // the next of the client's stations
 
 	caller context.Context // ends with the caller or its deadline
 	base   context.Context // what attempts derive from: with metadata and span
@@ -37,13 +35,53 @@ type call struct {
 	observer observer
 }
 
-func newCall(c *client) *call {
+func emptyCall(c *client) *call {
 	x := &call{client: c}
 	x.trailerOption = grpc.Trailer(&x.trailer)
 	return x
 }
 
-// run makes the attempts and returns what the caller gets.
+func (c *client) newCall(o *order, w *wiring, opts []grpc.CallOption) *call {
+	x := c.pooled(opts)
+	x.order, x.wiring, x.target = *o, *w, c.targets.of(w.cc)
+	return x
+}
+
+// pooled returns a call with nothing but its options.
+func (c *client) pooled(opts []grpc.CallOption) *call {
+	x := c.calls.Get().(*call)
+	x.opts = append(append(x.opts[:0], opts...), x.trailerOption, ownedOption{})
+	return x
+}
+
+// plain makes a call that nothing but the caller bounds and nobody observes.
+// It fills a call in only once the first attempt has failed.
+func (c *client) plain(ctx context.Context, o *order, w *wiring, opts []grpc.CallOption) error {
+	base := o.equipped(ctx)
+	x := c.pooled(opts)
+	start := time.Time{}
+	if _, bounded := ctx.Deadline(); bounded {
+		start = time.Now()
+	}
+	err := w.invoker(base, o.method, w.req, w.reply, w.cc, x.sentOptions()...)
+	t := c.targets.of(w.cc)
+	if err == nil {
+		c.succeeded(ctx, t)
+		clear(x.opts)
+		x.trailer = nil
+		c.calls.Put(x)
+		return nil
+	}
+	x.order, x.wiring, x.target = *o, *w, t
+	x.caller, x.base, x.limit = ctx, base, limitOf(ctx, 0)
+	x.attempts, x.here = 1, 1
+	if x.limit.exists() {
+		x.shortest = time.Since(start)
+	}
+	return x.follow(err)
+}
+
+// run makes a call with everything that can be said of one.
 func (x *call) run(ctx context.Context) error {
 	if x.order.timeout > 0 {
 		bounded, cancel := context.WithTimeout(ctx, x.order.timeout)
@@ -57,25 +95,23 @@ func (x *call) run(ctx context.Context) error {
 		defer cancel()
 		x.base = bounded
 	}
-	if x.client.observed() {
+	if x.client.planner.observed {
 		x.observer.start(x)
 	}
-	err := x.loop()
-	x.observer.end(x, err)
-	if err == nil && x.attempts == 1 {
-		x.recycle()
+	err := x.attempt()
+	if err != nil {
+		err = x.follow(err)
+	} else {
+		x.client.succeeded(x.caller, x.target)
 	}
+	x.observer.end(x, err)
 	return err
 }
 
-// loop alternates attempts and waits.
-func (x *call) loop() error {
+// follow makes what attempts there are after the first, which failed with err,
+// and returns what the caller gets.
+func (x *call) follow(err error) error {
 	for {
-		err := x.attempt()
-		if err == nil {
-			x.client.succeeded(x.caller, x.target)
-			return nil
-		}
 		v := x.judge(err)
 		if v.final != nil {
 			return v.final
@@ -83,14 +119,9 @@ func (x *call) loop() error {
 		if err := x.wait(v, err); err != nil {
 			return err
 		}
+		if err = x.attempt(); err == nil {
+			x.client.succeeded(x.caller, x.target)
+			return nil
+		}
 	}
-}
-
-// recycle returns x to the pool. Only a call that succeeded at once comes
-// here: what made an earlier attempt fail may still hold its options.
-func (x *call) recycle() {
-	c, opts, trailerOption := x.client, x.opts, x.trailerOption
-	clear(opts)
-	*x = call{client: c, opts: opts[:0], trailerOption: trailerOption}
-	c.calls.Put(x)
 }

@@ -46,17 +46,14 @@ type ownedOption struct {
 // callSettings is what the options of one call say.
 type callSettings struct {
 	callOption
-	owned  bool // an interceptor above owns the retries
-	mine   bool // some options are ours, and stay here
-	static bool // the caller says that the method's name is a constant
+	owned bool // an interceptor above owns the retries
+	mine  bool // some options are ours, and stay here
 }
 
 func readOptions(opts []grpc.CallOption) callSettings {
 	var s callSettings
 	for _, o := range opts {
 		switch o := o.(type) {
-		case grpc.StaticMethodCallOption:
-			s.static = true
 		case ownedOption:
 			s.owned = true
 		case callOption:

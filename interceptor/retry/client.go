@@ -53,13 +53,14 @@ func newClient(opts []Option) (*client, error) {
 		onExhausted: conf.onExhausted,
 		log:         newLog(conf.logger),
 	}
-	c.calls.New = func() any { return newCall(c) }
+	c.calls.New = func() any { return emptyCall(c) }
 	c.targets.budget = conf.readBudget()
 	conf.fillPlanner(&c.planner)
 	conf.checkFailover()
 	conf.refuseServerOptions()
 	conf.errs = append(conf.errs, checkRegistry()...)
 	c.telemetry = conf.newTelemetry()
+	c.planner.observed = c.log != nil || c.telemetry != nil
 	if len(conf.errs) > 0 {
 		return nil, fmt.Errorf("retry: %w", errors.Join(conf.errs...))
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
+
+	"github.com/retrysafe/retrysafe/interceptor/internal/wire"
 )
 
 // UnaryClientInterceptor returns an interceptor that retries calls as the
@@ -43,16 +45,20 @@ func DialOptions(opts ...Option) ([]grpc.DialOption, error) {
 // intercept translates between gRPC and the loop: it decides how the call is
 // made, and makes it.
 func (c *client) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	o, err := c.order(ctx, method, req, opts)
+	p, said := c.planner.plan(method), readOptions(opts)
+	k, inMetadata, hasKey, err := callersKey(ctx, req, p.keyField)
 	if err != nil {
-		return err
+		return wire.Error(wire.ReasonKeyInvalid, err.Error())
 	}
-	if o.single {
-		return c.once(ctx, &o, req, reply, cc, invoker, opts)
+	o := order{method: method, safety: p.safety, rules: p.rules, key: k, addKey: hasKey && !inMetadata}
+	w := wiring{req: req, reply: reply, cc: cc, invoker: invoker}
+	if _, owned := ownerOf(ctx); owned || !p.plain || said != (callSettings{}) {
+		return c.custom(ctx, p, &o, said, &w, opts)
 	}
-	x := c.calls.Get().(*call)
-	x.order, x.req, x.reply, x.cc, x.invoker = o, req, reply, cc, invoker
-	x.opts = append(appendForeign(x.opts[:0], opts), x.trailerOption, ownedOption{})
-	x.target = c.targets.of(cc)
-	return x.run(ctx)
+	if o.safety == SafetyUnsafe {
+		o.reason = ReasonNotRetrySafe
+		return c.once(ctx, &o, &w, opts)
+	}
+	c.equip(&o)
+	return c.plain(ctx, &o, &w, opts)
 }

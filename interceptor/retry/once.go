@@ -7,28 +7,20 @@ import (
 )
 
 // once makes the one attempt of a call that is not retried here.
-func (c *client) once(ctx context.Context, o *order, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts []grpc.CallOption) error {
-	if o.addKey || o.owner != "" {
-		ctx = o.equipped(ctx)
-	}
+func (c *client) once(ctx context.Context, o *order, w *wiring, opts []grpc.CallOption) error {
+	ctx = o.equipped(ctx)
 	if o.timeout > 0 {
 		bounded, cancel := context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 		ctx = bounded
 	}
-	if o.mine {
-		opts = appendForeign(nil, opts)
+	err := w.invoker(ctx, o.method, w.req, w.reply, w.cc, opts...)
+	t := c.targets.of(w.cc)
+	if err != nil {
+		return c.failedOnce(ctx, o, t, err)
 	}
-	if o.disabled {
-		opts = append(opts, ownedOption{}) // for the layers below
-	}
-	err := invoker(ctx, o.method, req, reply, cc, opts...)
-	t := c.targets.of(cc)
-	if err == nil {
-		c.succeeded(ctx, t)
-		return nil
-	}
-	return c.failedOnce(ctx, o, t, err)
+	c.succeeded(ctx, t)
+	return nil
 }
 
 // failedOnce says why a failure that others would be retried for was not. A
@@ -56,7 +48,7 @@ func (c *client) succeeded(ctx context.Context, t *target) {
 func (c *client) exhausted(ctx context.Context, o *order, t *target, ex *ExhaustedError) {
 	noteExhausted(ctx, ex)
 	c.log.exhausted(ctx, t.name, ex)
-	c.telemetry.exhausted(ctx, o, t, ex)
+	c.telemetry.exhausted(ctx, c.label(o.method), t, ex)
 	if c.onExhausted != nil {
 		c.onExhausted(ctx, ex)
 	}

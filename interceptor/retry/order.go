@@ -9,74 +9,62 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/retrysafe/retrysafe/interceptor/internal/key"
-	"github.com/retrysafe/retrysafe/interceptor/internal/wire"
 )
 
 // order says how one call is made.
 type order struct {
 	method   string
-	static   bool // the method's name may be a label
-	safety   Safety
 	rules    *rules
-	timeout  time.Duration // of the whole call; 0: none
 	key      string        // what every attempt carries; "": none
-	addKey   bool          // the metadata does not have it yet
-	owner    string        // what every attempt names; "": nothing yet
-	single   bool          // one attempt
-	disabled bool          // one attempt, by Disable
-	reason   Reason        // why there is no second one; 0 where disabled
-	mine     bool          // the options hold some of ours
+	owner    string        // what every attempt names; "": nothing from the first on
+	timeout  time.Duration // of the whole call; 0: none
+	safety   Safety
+	reason   Reason // why there is no second attempt; 0: there may be one
+	addKey   bool   // the metadata does not have the key yet
+	disabled bool   // one attempt, by Disable
 }
 
-// order reads the method's plan, the call's options and its context. The error
-// is a status, and nothing has been sent.
-func (c *client) order(ctx context.Context, method string, req any, opts []grpc.CallOption) (order, error) {
-	p, said := c.planner.plan(method), readOptions(opts)
-	if p.err != nil {
-		return order{}, status.Error(codes.Internal, "retry: "+p.err.Error())
-	}
-	o := order{method: method, static: p.known || said.static, safety: p.safety, rules: p.rules, timeout: p.timeout, disabled: said.disable, mine: said.mine}
-	if said.policy != nil || said.hasSafety {
-		if err := o.override(said.callOption); err != nil {
-			return order{}, err
-		}
-	}
-	k, inMetadata, hasKey, err := callersKey(ctx, req, p.keyField)
-	if err != nil {
-		return order{}, wire.Error(wire.ReasonKeyInvalid, err.Error())
-	}
-	o.key, o.addKey = k, hasKey && !inMetadata
+// wiring is what an attempt is sent with.
+type wiring struct {
+	req, reply any
+	cc         *grpc.ClientConn
+	invoker    grpc.UnaryInvoker
+}
 
-	owner, owned := ownerOf(ctx)
-	switch {
+// custom makes a call of which more is said than its class and a policy. An
+// error of its own is a status, and nothing has been sent.
+func (c *client) custom(ctx context.Context, p *plan, o *order, said callSettings, w *wiring, opts []grpc.CallOption) error {
+	if p.err != nil {
+		return status.Error(codes.Internal, "retry: "+p.err.Error())
+	}
+	if said.mine {
+		opts = appendForeign(make([]grpc.CallOption, 0, len(opts)), opts)
+	}
+	if said.disable {
+		opts = append(opts, ownedOption{}) // for the layers below
+	}
+	o.timeout, o.disabled = p.timeout, said.disable
+	if err := o.override(said.callOption); err != nil {
+		return err
+	}
+	switch owner, owned := ownerOf(ctx); {
 	case said.owned:
-		o.single, o.reason = true, ReasonOwnedUpstream
+		o.reason = ReasonOwnedUpstream
 	case owned:
-		o.single, o.reason, o.owner = true, ReasonOwnedUpstream, owner
+		o.reason, o.owner = ReasonOwnedUpstream, owner
 		if err := checkOwner(owner); err != nil {
-			return order{}, status.Error(codes.InvalidArgument, "retry: Own: "+err.Error())
+			return status.Error(codes.InvalidArgument, "retry: Own: "+err.Error())
 		}
 	case o.safety == SafetyUnsafe:
-		o.single, o.reason = true, ReasonNotRetrySafe
+		o.reason = ReasonNotRetrySafe
 	default:
-		o.single = o.disabled
-		c.equip(&o, hasKey)
+		c.equip(o)
 	}
-	return o, nil
-}
-
-// equip gives a Keyed call what it carries from its first attempt on. A Safe
-// call's first attempt goes out as it is.
-func (c *client) equip(o *order, hasKey bool) {
-	if o.safety != SafetyKeyed {
-		return
+	if o.disabled || o.reason != 0 {
+		return c.once(ctx, o, w, opts)
 	}
-	if !hasKey {
-		o.key, o.addKey = key.New(), true
-	}
-	if !o.disabled {
-		o.owner = c.owner
-	}
+	x := c.newCall(o, w, opts)
+	return x.run(ctx)
 }
 
 // override applies what the call's own options say.
@@ -94,4 +82,18 @@ func (o *order) override(said callOption) error {
 		o.safety = said.safety
 	}
 	return nil
+}
+
+// equip gives a Keyed call what it carries from its first attempt on. A Safe
+// call's first attempt goes out as it is.
+func (c *client) equip(o *order) {
+	if o.safety != SafetyKeyed {
+		return
+	}
+	if o.key == "" {
+		o.key, o.addKey = key.New(), true
+	}
+	if !o.disabled {
+		o.owner = c.owner
+	}
 }

@@ -188,6 +188,9 @@ func (r *rules) retries(code codes.Code) bool {
 	return code < 32 && r.codes&(1<<code) != 0
 }
 
+// unbounded says that nothing but the caller bounds an attempt.
+func (r *rules) unbounded() bool { return r.perAttemptTimeout == 0 && r.maxElapsed == 0 }
+
 // clone keeps the caller's later changes to p out.
 func (p Policy) clone() Policy {
 	p.Codes = slices.Clone(p.Codes)

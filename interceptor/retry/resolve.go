@@ -23,6 +23,7 @@ type plan struct {
 	safety   Safety
 	rules    *rules
 	timeout  time.Duration     // of the whole call; 0: none
+	plain    bool              // nothing but the class and a backoff is said
 	known    bool              // the method is in this program's registry
 	keyField protoreflect.Name // of the request, holds the key; "": none does
 	err      error             // what its .proto says cannot be followed
@@ -34,6 +35,7 @@ type planner struct {
 	timeouts method.Table[time.Duration]
 	safeties method.Table[Safety]
 	fallback *rules
+	observed bool // someone wants to know of each attempt
 
 	plans sync.Map // string to *plan
 	count atomic.Int64
@@ -60,6 +62,7 @@ func (p *planner) resolve(fullMethod string) *plan {
 	made.timeout, _ = p.timeouts.Lookup(fullMethod)
 	made.safety = p.safety(fullMethod, said)
 	made.rules, made.err = p.rules(fullMethod, said)
+	made.plain = made.err == nil && made.timeout == 0 && !p.observed && made.rules.unbounded()
 	return made
 }
 

@@ -82,12 +82,12 @@ func (t *telemetry) level(ctx context.Context, to *target) {
 }
 
 // exhausted counts a call that was given up.
-func (t *telemetry) exhausted(ctx context.Context, o *order, to *target, ex *ExhaustedError) {
+func (t *telemetry) exhausted(ctx context.Context, method string, to *target, ex *ExhaustedError) {
 	if t == nil {
 		return
 	}
 	t.given.Add(ctx, 1, metric.WithAttributes(
-		attribute.String("grpc.method", o.label()), attribute.String("grpc.target", to.name),
+		attribute.String("grpc.method", method), attribute.String("grpc.target", to.name),
 		attribute.String("grpc.status", codeName(codeOf(ex))), attribute.String("retrysafe.reason", ex.Reason.String())))
 }
 
@@ -96,7 +96,7 @@ func (t *telemetry) ended(ctx context.Context, x *call) {
 	if t == nil || x.attempts < 2 {
 		return
 	}
-	attributes := metric.WithAttributes(attribute.String("grpc.method", x.order.label()), attribute.String("grpc.target", x.target.name))
+	attributes := metric.WithAttributes(attribute.String("grpc.method", x.client.label(x.order.method)), attribute.String("grpc.target", x.target.name))
 	t.retries.Record(ctx, int64(x.attempts-1), attributes)
 	if x.waited > 0 {
 		t.retryDelay.Record(ctx, x.waited.Seconds(), attributes)
@@ -104,12 +104,13 @@ func (t *telemetry) ended(ctx context.Context, x *call) {
 }
 
 // label is the method as gRFC A66 has it: without the leading slash, and
-// "other" where the name may come from outside and be anything.
-func (o *order) label() string {
-	if !o.static {
+// "other" where this program does not have it, so that a proxy's clients
+// cannot make up labels.
+func (c *client) label(method string) string {
+	if !c.planner.plan(method).known {
 		return "other"
 	}
-	return strings.TrimPrefix(o.method, "/")
+	return strings.TrimPrefix(method, "/")
 }
 
 // observer follows one call for the log, the metrics and the span. The zero
@@ -120,17 +121,14 @@ type observer struct {
 	before verdict    // what led to the present attempt
 }
 
-// observed says that someone wants to know of each attempt.
-func (c *client) observed() bool { return c.log != nil || c.telemetry != nil }
-
 func (w *observer) start(x *call) {
 	w.on = true
 	t := x.client.telemetry
 	if t == nil || t.tracer == nil {
 		return
 	}
-	x.base, w.span = t.tracer.Start(x.base, "retry "+x.order.label(), trace.WithAttributes(
-		attribute.String("rpc.method", x.order.label()), attribute.String("retrysafe.safety", x.order.safety.String())))
+	x.base, w.span = t.tracer.Start(x.base, "retry "+x.client.label(x.order.method), trace.WithAttributes(
+		attribute.String("rpc.method", x.client.label(x.order.method)), attribute.String("retrysafe.safety", x.order.safety.String())))
 }
 
 // retrying remembers what precedes the next attempt.
