@@ -1,0 +1,51 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ReplayOption configures [Replay].
+type ReplayOption func(*replay) error
+
+type replay struct {
+	window time.Duration // 0: nine tenths of the method's retention
+	open   func(context.Context, *Letter) error
+}
+
+func (r *replay) apply(opts []ReplayOption) error {
+	var errs []error
+	for _, opt := range opts {
+		errs = append(errs, opt(r))
+	}
+	return errors.Join(errs...)
+}
+
+// WithWindow is the age from which on a letter with a key is too old to be
+// sent, counted from its first attempt by the client's clock. Keep it below the
+// time for which the server remembers outcomes. Default: nine tenths of the
+// retention in the method's retrysafe.v1.policy, and of [DefaultRetention]
+// where it has none.
+func WithWindow(d time.Duration) ReplayOption {
+	return func(r *replay) error {
+		if d <= 0 {
+			return fmt.Errorf("deadletter: WithWindow: %v is not positive", d)
+		}
+		r.window = d
+		return nil
+	}
+}
+
+// WithOpen undoes what [WithSeal] did to a letter, before it is sent. What it
+// changes is not kept.
+func WithOpen(open func(context.Context, *Letter) error) ReplayOption {
+	return func(r *replay) error {
+		if open == nil {
+			return errors.New("deadletter: WithOpen: the function is nil")
+		}
+		r.open = open
+		return nil
+	}
+}
