@@ -67,11 +67,7 @@ func (s *Store) tryFresh(ctx context.Context, id identity, req dedup.ClaimReques
 			return s.judge(lock, req, seen, err)
 		}
 	}
-	open := s.open
-	if !readCommitted {
-		open = s.openUnread
-	}
-	seen, sess, err := open(ctx, id, lock)
+	seen, sess, err := s.open(ctx, id, lock, readCommitted)
 	if err != nil {
 		return dedup.Answer{}, err
 	}
@@ -82,9 +78,9 @@ func (s *Store) tryFresh(ctx context.Context, id identity, req dedup.ClaimReques
 	return s.judge(lock, req, seen, nil)
 }
 
-// open begins the transaction, tries the lock, looks for an outcome and makes
-// the savepoint.
-func (s *Store) open(ctx context.Context, id identity, lock int64) (seen sighting, sess *session, err error) {
+// open begins the transaction, tries the lock, looks for an outcome, where it
+// is to, and makes the savepoint.
+func (s *Store) open(ctx context.Context, id identity, lock int64, look bool) (seen sighting, sess *session, err error) {
 	sess, err = s.acquire(ctx)
 	if err != nil {
 		return seen, nil, err
@@ -92,35 +88,15 @@ func (s *Store) open(ctx context.Context, id identity, lock int64) (seen sightin
 	err = sess.trip(ctx, func(t *trip) {
 		t.add(&s.sql.begin)
 		t.add(&s.sql.lock, int8Param(lock))
-		t.add(&s.sql.look, id.id, id.method, id.scope)
-		t.add(&s.sql.save)
-	}, func(i int, values [][]byte) {
-		switch i {
-		case 1:
-			seen.locked = boolValue(values[0])
-		case 2:
-			seen.read(values)
+		if look {
+			t.add(&s.sql.look, id.id, id.method, id.scope)
 		}
-	})
-	if err != nil {
-		_ = sess.rollback() // where it fails the connection is closed
-	}
-	return seen, sess, err
-}
-
-// openUnread is open without a look.
-func (s *Store) openUnread(ctx context.Context, _ identity, lock int64) (seen sighting, sess *session, err error) {
-	sess, err = s.acquire(ctx)
-	if err != nil {
-		return seen, nil, err
-	}
-	err = sess.trip(ctx, func(t *trip) {
-		t.add(&s.sql.begin)
-		t.add(&s.sql.lockFence, int8Param(lock))
 		t.add(&s.sql.save)
-	}, func(i int, values [][]byte) {
-		if seen.locked = values[0] != nil; seen.locked {
-			seen.fence = int8Value(values[0])
+	}, func(statement int, values [][]byte) {
+		if statement == 1 {
+			seen.readLock(values)
+		} else {
+			seen.readOutcome(values)
 		}
 	})
 	if err != nil {
@@ -133,9 +109,9 @@ func (s *Store) openUnread(ctx context.Context, _ identity, lock int64) (seen si
 func (s *Store) peek(ctx context.Context, id identity) (seen sighting, err error) {
 	err = s.once(ctx, func(t *trip) {
 		t.add(&s.sql.beginReadCommitted)
-		t.add(&s.sql.peek, id.id, id.method, id.scope)
+		t.add(&s.sql.look, id.id, id.method, id.scope)
 		t.add(&s.sql.commit)
-	}, func(_ int, values [][]byte) { seen.read(values) })
+	}, func(_ int, values [][]byte) { seen.readOutcome(values) })
 	return seen, err
 }
 
@@ -150,25 +126,28 @@ func (s *Store) forget(ctx context.Context, id identity) error {
 
 // sighting is what a claim saw of its operation.
 type sighting struct {
-	locked  bool // by the one who looked
-	outcome bool // there is one
-	fence   int64
-	expired bool
+	locked bool // by the one who looked
+	fence  int64
 
+	outcome     bool // there is one
+	expired     bool
 	fingerprint dedup.Fingerprint
 	record      []byte
 }
 
-// read takes the row of a look.
-func (s *sighting) read(values [][]byte) {
-	if values[0] != nil {
+// readLock takes the row of the lock statement.
+func (s *sighting) readLock(values [][]byte) {
+	if s.locked = values[0] != nil; s.locked {
 		s.fence = int8Value(values[0])
-		return
 	}
+}
+
+// readOutcome takes the row of the look statement.
+func (s *sighting) readOutcome(values [][]byte) {
 	s.outcome = true
-	s.fingerprint = fingerprintOf(values[1], values[2])
-	s.record = bytes.Clone(values[3])
-	s.expired = boolValue(values[4])
+	s.fingerprint = fingerprintOf(values[0], values[1])
+	s.record = bytes.Clone(values[2])
+	s.expired = boolValue(values[3])
 }
 
 // judge answers where the caller may not execute the operation now.

@@ -37,12 +37,11 @@ func (s *session) join(ctx context.Context, id identity, req dedup.ClaimRequest)
 		t.add(&sql.lock, int8Param(lock))
 		t.add(&sql.look, id.id, id.method, id.scope)
 		t.addText("SAVEPOINT " + name)
-	}, func(i int, values [][]byte) {
-		switch i {
-		case 0:
-			seen.locked = boolValue(values[0])
-		case 1:
-			seen.read(values)
+	}, func(statement int, values [][]byte) {
+		if statement == 0 {
+			seen.readLock(values)
+		} else {
+			seen.readOutcome(values)
 		}
 	})
 	if err != nil {

@@ -16,14 +16,12 @@ type statements struct {
 	save, undo, release               statement
 
 	// The lock's number is their parameter.
-	lock      statement // returns whether it was free
-	lockFence statement // returns a fence where it was free, otherwise NULL
-	await     statement // returns once nobody holds it
-	limit     statement // limits how long await waits: milliseconds as text
+	lock  statement // returns a fence where it was free, otherwise NULL
+	await statement // returns once nobody holds it
+	limit statement // limits how long await waits: milliseconds as text
 
 	// The identity is their parameters.
-	look   statement // returns a fence, or NULL and the outcome that there is
-	peek   statement // look, with 0 for a fence
+	look   statement // returns the outcome where there is one
 	forget statement // deletes an outcome that has expired
 
 	record statement // with the identity, fingerprint, fence, record, retention
@@ -34,9 +32,6 @@ type statements struct {
 func newStatements(c *config) statements {
 	o := outcomes(*c)
 	const identity = "id = $1 AND method = $2 AND scope = $3"
-	const look = `SELECT CASE WHEN o.id IS NULL THEN %s END,
- o.fingerprint_version, o.fingerprint, o.record, o.expires_at <= statement_timestamp()
- FROM (SELECT) AS one LEFT JOIN %s AS o ON ` + identity
 	bytea3 := []uint32{pgtype.ByteaOID, pgtype.ByteaOID, pgtype.ByteaOID}
 	const int8OID = pgtype.Int8OID
 
@@ -53,14 +48,15 @@ func newStatements(c *config) statements {
 		undo:               newStatement("ROLLBACK TO SAVEPOINT " + savepoint),
 		release:            newStatement("RELEASE SAVEPOINT " + savepoint),
 
-		lock:      newStatement("SELECT "+o.tryLock("$1"), int8OID),
-		lockFence: newStatement(fmt.Sprintf("SELECT CASE WHEN %s THEN %s END", o.tryLock("$1"), o.nextFence()), int8OID),
-		await:     newStatement("SELECT pg_advisory_xact_lock_shared("+o.lockNumber("$1")+")", int8OID),
+		// CASE draws the fence after the lock, so that it is above that of the
+		// lock's last holder.
+		lock:  newStatement(fmt.Sprintf("SELECT CASE WHEN %s THEN %s END", o.tryLock("$1"), o.nextFence()), int8OID),
+		await: newStatement("SELECT pg_advisory_xact_lock_shared("+o.lockNumber("$1")+")", int8OID),
 		limit: newStatement(
 			"SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', '0', true)", pgtype.TextOID),
 
-		look: newStatement(fmt.Sprintf(look, o.nextFence(), o.table()), bytea3...),
-		peek: newStatement(fmt.Sprintf(look, "0::bigint", o.table()), bytea3...),
+		look: newStatement(fmt.Sprintf(`SELECT fingerprint_version, fingerprint, record, expires_at <= statement_timestamp()
+ FROM %s WHERE %s`, o.table(), identity), bytea3...),
 		forget: newStatement(fmt.Sprintf("DELETE FROM %s WHERE %s AND expires_at <= statement_timestamp()",
 			o.table(), identity), bytea3...),
 
@@ -68,7 +64,7 @@ func newStatements(c *config) statements {
 			pgtype.Int2OID, pgtype.ByteaOID, int8OID, pgtype.ByteaOID, int8OID),
 	}
 	s.all = []statement{s.begin, s.beginReadCommitted, s.commit, s.save, s.undo, s.release,
-		s.lock, s.lockFence, s.await, s.limit, s.look, s.peek, s.forget, s.record}
+		s.lock, s.await, s.limit, s.look, s.forget, s.record}
 	return s
 }
 

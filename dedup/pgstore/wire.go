@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"maps"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -39,34 +41,48 @@ const preparedKey = "github.com/retrysafe/retrysafe/dedup/pgstore"
 // name.
 type descriptions map[string]*pgconn.StatementDescription
 
-// prepareAll prepares the statements, in one trip, where they are not yet.
+// prepareAll prepares those statements that are not yet, in one trip.
 func prepareAll(ctx context.Context, conn *pgconn.PgConn, all []statement) (descriptions, error) {
 	prepared, _ := conn.CustomData()[preparedKey].(descriptions)
-	if _, ok := prepared[all[len(all)-1].name]; ok {
+	var missing []statement
+	for _, st := range all {
+		if _, ok := prepared[st.name]; !ok {
+			missing = append(missing, st)
+		}
+	}
+	if len(missing) == 0 {
 		return prepared, nil
 	}
-	if prepared == nil {
-		prepared = make(descriptions, len(all))
+	made, err := prepare(ctx, conn, missing)
+	if err != nil {
+		_ = conn.Close(ctx) // those before the one that failed are there
+		return nil, err
 	}
+	maps.Copy(made, prepared)
+	conn.CustomData()[preparedKey] = made
+	return made, nil
+}
+
+func prepare(ctx context.Context, conn *pgconn.PgConn, statements []statement) (descriptions, error) {
+	made := make(descriptions, len(statements))
 	pipeline := conn.StartPipeline(ctx)
-	for _, st := range all {
+	for _, st := range statements {
 		pipeline.SendPrepare(st.name, st.sql, st.oids)
 	}
 	_ = pipeline.Sync() // an error comes again with the results
-	for _, st := range all {
+	for _, st := range statements {
 		result, err := pipeline.GetResults()
 		if err != nil {
 			return nil, errors.Join(err, ignoreServer(pipeline.Close()))
 		}
-		description := result.(*pgconn.StatementDescription)
+		description, ok := result.(*pgconn.StatementDescription)
+		if !ok {
+			return nil, errors.Join(fmt.Errorf("the server described a statement by %T", result), pipeline.Close())
+		}
 		description.Name, description.SQL = st.name, st.sql
-		prepared[st.name] = description
+		made[st.name] = description
 	}
-	if err := pipeline.Close(); err != nil {
-		return nil, err
-	}
-	conn.CustomData()[preparedKey] = prepared
-	return prepared, nil
+	return made, pipeline.Close()
 }
 
 // ignoreServer drops an error that the server sent, which has been seen.
