@@ -208,9 +208,13 @@ func (c *claim) record(comp dedup.Completion) error {
 
 var errForeignKey = errors.New("the handler leaves a row that breaks a foreign key")
 
-// expiry rounds up to the microsecond.
+// expiry is in microseconds, rounded up. The longest retention fits.
 func expiry(now time.Time, retention time.Duration) int64 {
-	return now.UnixMicro() + int64((retention+time.Microsecond-1)/time.Microsecond)
+	expires := now.UnixMicro() + retention.Microseconds()
+	if retention%time.Microsecond > 0 {
+		expires++
+	}
+	return expires
 }
 
 // end undoes the execution. It needs tree.
