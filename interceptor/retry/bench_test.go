@@ -103,12 +103,3 @@ func BenchmarkFurtherAttempts(b *testing.B) {
 		}
 	})
 }
-
-func newInterceptor(tb testing.TB, opts ...retry.Option) grpc.UnaryClientInterceptor {
-	tb.Helper()
-	intercept, err := retry.UnaryClientInterceptor(opts...)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return intercept
-}

@@ -54,31 +54,13 @@ func (c *client) pooled(opts []grpc.CallOption) *call {
 	return x
 }
 
-// plain makes a call that nothing but the caller bounds and nobody observes.
-// It fills a call in only once the first attempt has failed.
-func (c *client) plain(ctx context.Context, o *order, w *wiring, opts []grpc.CallOption) error {
-	base := o.equipped(ctx)
-	x := c.pooled(opts)
-	start := time.Time{}
-	if _, bounded := ctx.Deadline(); bounded {
-		start = time.Now()
-	}
-	err := w.invoker(base, o.method, w.req, w.reply, w.cc, x.sentOptions()...)
-	t := c.targets.of(w.cc)
-	if err == nil {
-		c.succeeded(ctx, t)
-		clear(x.opts)
-		x.trailer = nil
-		c.calls.Put(x)
-		return nil
-	}
-	x.order, x.wiring, x.target = *o, *w, t
-	x.caller, x.base, x.limit = ctx, base, limitOf(ctx, 0)
-	x.attempts, x.here = 1, 1
-	if x.limit.exists() {
-		x.shortest = time.Since(start)
-	}
-	return x.follow(err)
+// recycle returns a call to the pool of which nothing but the options was
+// used. What made an attempt fail may still hold those, so a call that failed
+// once does not come here.
+func (x *call) recycle() {
+	clear(x.opts)
+	x.trailer = nil
+	x.client.calls.Put(x)
 }
 
 // run makes a call with everything that can be said of one.

@@ -2,9 +2,11 @@ package retry
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/retrysafe/retrysafe/interceptor/internal/key"
 	"github.com/retrysafe/retrysafe/interceptor/internal/wire"
 )
 
@@ -43,22 +45,74 @@ func DialOptions(opts ...Option) ([]grpc.DialOption, error) {
 }
 
 // intercept translates between gRPC and the loop: it decides how the call is
-// made, and makes it.
+// made, and makes it. Most calls have nothing special about them; those take
+// the short way through plain or pass, where nothing is gathered that only a
+// failure needs.
 func (c *client) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	p, said := c.planner.plan(method), readOptions(opts)
 	k, inMetadata, hasKey, err := callersKey(ctx, req, p.keyField)
 	if err != nil {
 		return wire.Error(wire.ReasonKeyInvalid, err.Error())
 	}
-	o := order{method: method, safety: p.safety, rules: p.rules, key: k, addKey: hasKey && !inMetadata}
-	w := wiring{req: req, reply: reply, cc: cc, invoker: invoker}
+	addKey := hasKey && !inMetadata
 	if _, owned := ownerOf(ctx); owned || !p.plain || said != (callSettings{}) {
-		return c.custom(ctx, p, &o, said, &w, opts)
+		o := p.order(method, k, addKey)
+		return c.custom(ctx, p, &o, said, &wiring{req, reply, cc, invoker}, opts)
 	}
-	if o.safety == SafetyUnsafe {
-		o.reason = ReasonNotRetrySafe
-		return c.once(ctx, &o, &w, opts)
+	if p.safety == SafetyUnsafe {
+		return c.pass(ctx, p, method, k, addKey, req, reply, cc, invoker, opts)
 	}
-	c.equip(&o)
-	return c.plain(ctx, &o, &w, opts)
+	return c.plain(ctx, p, method, k, addKey, req, reply, cc, invoker, opts)
+}
+
+// pass makes the one attempt of an Unsafe call.
+func (c *client) pass(ctx context.Context, p *plan, method, k string, addKey bool, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts []grpc.CallOption) error {
+	if addKey {
+		ctx = equipped(ctx, k, "")
+	}
+	err := invoker(ctx, method, req, reply, cc, opts...)
+	t := c.targets.of(cc)
+	if err == nil {
+		c.succeeded(ctx, t)
+		return nil
+	}
+	o := p.order(method, k, addKey)
+	o.reason = ReasonNotRetrySafe
+	return c.failedOnce(ctx, &o, t, err)
+}
+
+// plain makes the first attempt of a Safe or Keyed call that nothing but the
+// caller bounds and nobody observes, and those that follow it.
+func (c *client) plain(ctx context.Context, p *plan, method, k string, addKey bool, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts []grpc.CallOption) error {
+	base := ctx
+	owner := ""
+	if p.safety == SafetyKeyed {
+		owner = c.owner
+		if k == "" {
+			k, addKey = key.New(), true
+		}
+	}
+	if addKey || owner != "" {
+		base = equipped(ctx, keyToAdd(k, addKey), owner)
+	}
+	var start time.Time
+	if _, bounded := ctx.Deadline(); bounded {
+		start = time.Now()
+	}
+	x := c.pooled(opts)
+	err := invoker(base, method, req, reply, cc, x.sentOptions()...)
+	t := c.targets.of(cc)
+	if err == nil {
+		c.succeeded(ctx, t)
+		x.recycle()
+		return nil
+	}
+	x.order, x.wiring, x.target = p.order(method, k, addKey), wiring{req, reply, cc, invoker}, t
+	x.order.owner = owner
+	x.caller, x.base, x.limit = ctx, base, limitOf(ctx, 0)
+	x.attempts, x.here = 1, 1
+	if x.limit.exists() {
+		x.shortest = time.Since(start)
+	}
+	return x.follow(err)
 }

@@ -24,6 +24,11 @@ type order struct {
 	disabled bool   // one attempt, by Disable
 }
 
+// order returns the order of a method's call of which nothing else is said.
+func (p *plan) order(method, key string, addKey bool) order {
+	return order{method: method, rules: p.rules, safety: p.safety, key: key, addKey: addKey}
+}
+
 // wiring is what an attempt is sent with.
 type wiring struct {
 	req, reply any

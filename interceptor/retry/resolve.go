@@ -2,6 +2,7 @@ package retry
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,7 @@ import (
 
 // maxPlans bounds the memory of a proxy that calls methods by names it is
 // given: beyond that many, plans are made anew for each call.
-const maxPlans = 4096
+const maxPlans = 1024
 
 // plan is how the calls of one method are made.
 type plan struct {
@@ -37,23 +38,38 @@ type planner struct {
 	fallback *rules
 	observed bool // someone wants to know of each attempt
 
-	plans sync.Map // string to *plan
-	count atomic.Int64
+	mu    sync.Mutex // held to replace plans
+	plans atomic.Pointer[map[string]*plan]
 }
 
+// plan returns the plan of a method. Plans are read far more often than made,
+// so they are in a map that is never written to: a new plan makes a new map.
 func (p *planner) plan(fullMethod string) *plan {
-	if found, ok := p.plans.Load(fullMethod); ok {
-		return found.(*plan)
+	if kept := p.plans.Load(); kept != nil {
+		if found, ok := (*kept)[fullMethod]; ok {
+			return found
+		}
 	}
+	return p.add(fullMethod)
+}
+
+func (p *planner) add(fullMethod string) *plan {
 	made := p.resolve(fullMethod)
-	if p.count.Load() >= maxPlans {
-		return made
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	plans := make(map[string]*plan)
+	if kept := p.plans.Load(); kept != nil {
+		if found, ok := (*kept)[fullMethod]; ok {
+			return found
+		}
+		if len(*kept) >= maxPlans {
+			return made
+		}
+		maps.Copy(plans, *kept)
 	}
-	kept, loaded := p.plans.LoadOrStore(fullMethod, made)
-	if !loaded {
-		p.count.Add(1)
-	}
-	return kept.(*plan)
+	plans[fullMethod] = made
+	p.plans.Store(&plans)
+	return made
 }
 
 func (p *planner) resolve(fullMethod string) *plan {
