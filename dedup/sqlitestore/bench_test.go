@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -171,6 +172,80 @@ func measure(b *testing.B, callers int, op func(n uint64) error) {
 		if err := <-errs; err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkSweep shows what a claim waits while expired records are deleted.
+func BenchmarkSweep(b *testing.B) {
+	for _, sweeping := range []bool{false, true} {
+		b.Run(fmt.Sprintf("sweeping=%v", sweeping), func(b *testing.B) {
+			s := openBench(b, WithSweepInterval(time.Hour))
+			age(b, s, 300_000, -time.Hour)
+			ctx, cancel := context.WithCancel(context.Background())
+			swept := make(chan error, 1)
+			go func() {
+				if sweeping {
+					swept <- s.sweep(ctx)
+				} else {
+					swept <- nil
+				}
+			}()
+			latencies := make([]time.Duration, b.N+1)
+			measure(b, 8, func(n uint64) error {
+				began := time.Now()
+				err := debitOnce(context.Background(), s, n)
+				latencies[n] = time.Since(began)
+				return err
+			})
+			b.StopTimer()
+			cancel()
+			if err := <-swept; err != nil && ctx.Err() == nil {
+				b.Fatal(err)
+			}
+			slices.Sort(latencies)
+			b.ReportMetric(float64(latencies[len(latencies)*99/100].Nanoseconds()), "p99-ns")
+			b.ReportMetric(float64(s.Stats().Swept)/b.Elapsed().Seconds(), "swept/s")
+		})
+	}
+}
+
+// BenchmarkGrowth shows what a claim costs among so many records.
+func BenchmarkGrowth(b *testing.B) {
+	for _, records := range []int{100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("records=%d", records), func(b *testing.B) {
+			s := openBench(b)
+			age(b, s, records, time.Hour)
+			measure(b, 1, func(n uint64) error { return debitOnce(context.Background(), s, n) })
+		})
+	}
+}
+
+// age records operations with the keys that the client makes, which expire
+// after d.
+func age(b *testing.B, s *Store, n int, d time.Duration) {
+	b.Helper()
+	tx, err := s.DB().Begin()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tx.Rollback()
+	insert, err := tx.Prepare(`INSERT INTO retrysafe_outcome
+		(scope, method, id, fingerprint_version, fingerprint, fence, recorded_at, expires_at, record)
+		VALUES (?, ?, ?, 1, ?, 1, ?, ?, ?)`)
+	if err != nil {
+		b.Fatal(err)
+	}
+	now := time.Now()
+	for range n {
+		key := keyOf(uuid.Must(uuid.NewV7()).String())
+		_, err := insert.Exec(key.Scope, key.Method, key.ID, fingerprint.Sum[:],
+			now.UnixMicro(), now.Add(d).UnixMicro(), benchRecord)
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		b.Fatal(err)
 	}
 }
 

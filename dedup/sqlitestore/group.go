@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -100,13 +101,27 @@ func (s *Store) pass() {
 	case !s.writer.open():
 		s.group = nil
 		s.lose(g)
-	case g.mayGrow(&s.config) && s.turns.handOver():
+	case g.mayGrow(&s.config) && s.next():
 		return
 	default:
 		s.group = nil
 		s.finish(g)
 	}
 	s.turns.release()
+}
+
+// next gives the turn to the next in line, and says whether there is one.
+// Those who were answered together are likely to come back together: where the
+// last commit served several, they get one chance to run and stand in line.
+func (s *Store) next() bool {
+	if s.turns.handOver() {
+		return true
+	}
+	if !s.crowded {
+		return false
+	}
+	runtime.Gosched()
+	return s.turns.handOver()
 }
 
 // lose answers the members of a group that SQLite has rolled back.
@@ -122,6 +137,7 @@ func (s *Store) finish(g *group) {
 		s.answer(g, nil)
 		return
 	}
+	s.crowded = g.records > 1
 	s.probe("before commit")
 	err := s.writer.commit()
 	s.probe("after commit")

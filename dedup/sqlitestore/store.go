@@ -38,10 +38,11 @@ type Store struct {
 	stats    counters
 
 	// For whoever has the turn.
-	writer    *writer // nil until it is opened again
-	group     *group  // the open transaction, or nil
-	fence     uint64  // the last that was given out
-	contended time.Time
+	writer    *writer   // nil until it is opened again
+	group     *group    // the open transaction, or nil
+	fence     uint64    // the last that was given out
+	contended time.Time // when another process was seen to want the file
+	crowded   bool      // the last commit served several
 
 	mu     sync.Mutex
 	holds  map[dedup.Key]*hold

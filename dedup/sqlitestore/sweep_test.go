@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func TestSweep(t *testing.T) {
 		t.Fatalf("swept what has not expired: %d rows, %v", countRows(t, s), err)
 	}
 	clock.move(2 * time.Second)
-	if err := s.sweepTurn(bounded(t)); err != nil || countRows(t, s) != n+1-sweepBatch {
+	if err := errors.Join(s.turns.acquire(bounded(t)), s.sweepBatch(bounded(t))); err != nil || countRows(t, s) != n+1-sweepBatch {
 		t.Errorf("one turn: %d rows left, %v; want %d", countRows(t, s), err, n+1-sweepBatch)
 	}
 	if err := s.sweep(bounded(t)); err != nil || countRows(t, s) != 1 {
