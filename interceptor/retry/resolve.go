@@ -151,7 +151,7 @@ func jitterFromProto(j retrysafev1.Jitter) Jitter {
 	case retrysafev1.Jitter_JITTER_NONE:
 		return JitterNone
 	}
-	return Jitter(min(max(0, int32(j)), math.MaxUint8)) // unknown, and refused as such
+	return Jitter(min(uint32(j), math.MaxUint8)) // unknown, and refused as such
 }
 
 // oneAttempt is the policy of methods that a service config does not retry.
