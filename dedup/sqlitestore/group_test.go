@@ -3,6 +3,8 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -259,5 +261,31 @@ func TestStatsTellWhoHeldTheWriter(t *testing.T) {
 	stats := s.Stats()
 	if stats.LongestHeld < 5*time.Millisecond || stats.WriterHeld < stats.LongestHeld {
 		t.Errorf("%+v, want at least 5 ms", stats)
+	}
+}
+
+// What the log is told of holds no key, and none of what is recorded.
+func TestLogTellsNoKeys(t *testing.T) {
+	var b strings.Builder
+	s := open(t, WithLogger(slog.New(slog.NewTextHandler(&b, nil))))
+	c := take(t, bounded(t), s, "secret-key")
+	s.writer.raw.CommitHook(func() bool { return false })
+	if err := c.Complete(bounded(t), recorded("secret-record")); err == nil {
+		t.Fatal("Complete went through")
+	}
+	c = take(t, bounded(t), s, "secret-key")
+	mustWrite(t, c, "m")
+	if err := run(c.Context(bounded(t)), `INSERT OR ROLLBACK INTO effect VALUES ('m')`); err == nil {
+		t.Fatal("it went through")
+	}
+	wantError(t, "Complete", c.Complete(bounded(t), recorded("secret-record")), ErrRolledBack)
+	log := b.String()
+	for _, want := range []string{"commit failed", "transaction lost"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log does not say %q: %s", want, log)
+		}
+	}
+	if strings.Contains(log, "secret") || strings.Contains(log, "tenant") {
+		t.Errorf("the log tells too much: %s", log)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -296,6 +297,28 @@ func execute(t *testing.T, s *Store, req dedup.ClaimRequest, handle func(context
 		return errors.Join(err, answer.Claim.Release(bounded(t)))
 	}
 	return answer.Claim.Complete(bounded(t), recorded("paid"))
+}
+
+// Rows tell of their columns as the driver's own do.
+func TestColumnTypes(t *testing.T) {
+	s := open(t)
+	c := take(t, bounded(t), s, "a")
+	ctx, tx := handler(t, c)
+	rows, err := tx.QueryContext(ctx, `SELECT fence, record, method AS name FROM retrysafe_outcome`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	types, err := rows.ColumnTypes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"fence INTEGER int64", "record BLOB []uint8", "name TEXT string"} {
+		nullable, known := types[i].Nullable()
+		if got := fmt.Sprint(types[i].Name(), " ", types[i].DatabaseTypeName(), " ", types[i].ScanType()); got != want || nullable || !known {
+			t.Errorf("column %d: %s, nullable %v; want %s", i, got, nullable, want)
+		}
+	}
 }
 
 // What holds no statement is an error or nothing, not a panic.
