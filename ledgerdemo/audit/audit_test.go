@@ -143,7 +143,7 @@ func TestADoctoredLedgerIsFoundOut(t *testing.T) {
 				exec(t, db, `DELETE FROM ledger_entries WHERE transaction_id IN (SELECT id FROM ledger_transactions WHERE reference = 'b-2');
 					DELETE FROM ledger_transactions WHERE reference = 'b-2'`)
 			},
-			want:  []string{"debits that were acknowledged and do not stand in the ledger: 1", "do not hold the sum of their entries: 1", "is not the sum of the entries up to them"},
+			want:  []string{"debits that were acknowledged and do not stand in the ledger: 1", "do not hold the sum of their entries: 2", "is not the sum of the entries up to them"},
 			check: func(r *Report) bool { return r.Lost == 1 },
 		},
 		{
