@@ -54,8 +54,8 @@ func newClient(opts []Option) (*client, error) {
 		log:         newLog(conf.logger),
 	}
 	c.calls.New = func() any { return emptyCall(c) }
-	c.targets.budget = conf.readBudget()
 	conf.fillPlanner(&c.planner)
+	c.targets.budget = conf.readBudget()
 	conf.checkFailover()
 	conf.refuseServerOptions()
 	conf.errs = append(conf.errs, checkRegistry()...)

@@ -230,14 +230,18 @@ func (r *configReader) duration(path string, text *string) time.Duration {
 const maxProtoSeconds = 315_576_000_000
 
 // parseDuration reads the JSON form of google.protobuf.Duration: seconds with
-// up to nine decimals and an "s". As grpc-go does, it takes ".5s" too, and
-// what is longer than a time.Duration for the longest one.
+// up to nine decimals and an "s". As protobuf's own reader does, it takes ".5s"
+// and "+1s" too; as grpc-go does, it takes what is longer than a time.Duration
+// for the longest one.
 func parseDuration(text string) (time.Duration, bool) {
 	number, ok := strings.CutSuffix(text, "s")
 	if !ok {
 		return 0, false
 	}
 	number, negative := strings.CutPrefix(number, "-")
+	if !negative {
+		number = strings.TrimPrefix(number, "+")
+	}
 	whole, fraction, _ := strings.Cut(number, ".")
 	if whole+fraction == "" || len(fraction) > 9 || strings.Trim(whole+fraction, "0123456789") != "" {
 		return 0, false
