@@ -98,7 +98,7 @@ func race(s *suite, newRequest func() dedup.ClaimRequest) dedup.Claim {
 			case r.answer.State == dedup.Claimed:
 				winners = append(winners, r.answer.Claim)
 			case r.answer.State != dedup.InProgress:
-				s.Fatalf("Claim: answered %v, want %v", r.answer.State, dedup.InProgress)
+				s.Fatalf("claim: answered %v, want %v", r.answer.State, dedup.InProgress)
 			}
 		}
 		if len(winners) == 1 {
@@ -129,7 +129,7 @@ func oneExecution(s *suite) {
 	results := crowd(crowded, func(i int) result {
 		record, err := s.execute(ctx, s.either(i), key, func(dedup.Claim) (string, error) {
 			executions.Add(1)
-			return fmt.Sprintf("paid by %d", i), nil
+			return fmt.Sprintf("paid by %d", i), sleep(ctx, pause)
 		})
 		return result{record, err}
 	})
@@ -179,7 +179,7 @@ func repeatedTransaction(s *suite) {
 }
 
 // outlivedContext: the caller that asked for a claim goes away, its operation
-// goes on.
+// goes on. A store that ends it may do so a moment later.
 func outlivedContext(s *suite) {
 	key := newKey()
 	ctx, cancel := context.WithCancel(s.Context())
@@ -189,6 +189,7 @@ func outlivedContext(s *suite) {
 		s.Fatal(err)
 	}
 	s.wantState(answer, dedup.Claimed)
+	time.Sleep(4 * pause)
 	s.wantHeld(s.Second, request(key))
 	s.must("Complete", complete(answer.Claim, recorded("paid")))
 	s.wantRecord(key, []byte("paid"))
@@ -238,7 +239,7 @@ func openAlone(s *suite) {
 	for _, store := range s.both() {
 		answer, err := s.tryFor(briefly, store, request(newKey()))
 		if err == nil {
-			s.Fatalf("%s: Claim: answered %v while another operation's claim is open; "+
+			s.Fatalf("%s: claim: answered %v while another operation's claim is open; "+
 				"want an error, or ConcurrentClaims declared", store.name, answer.State)
 		}
 		if !errors.Is(err, context.DeadlineExceeded) {

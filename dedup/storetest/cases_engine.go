@@ -9,9 +9,13 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/retrysafe/retrysafe/dedup"
+)
+
+// Codes of outcomes, as google.golang.org/grpc/codes numbers them.
+const (
+	notFound           = 5
+	failedPrecondition = 9
 )
 
 // handler is what an engine executes.
@@ -74,7 +78,7 @@ func (s *suite) outcomes() []dedup.Outcome {
 			},
 		},
 		{
-			Code:    codes.FailedPrecondition,
+			Code:    failedPrecondition,
 			Message: "insufficient funds: é \x00 %s",
 			Details: []dedup.Payload{
 				{Type: "google.rpc.ErrorInfo", Value: []byte{10, 1, 0xff}},
@@ -83,7 +87,7 @@ func (s *suite) outcomes() []dedup.Outcome {
 			},
 			Trailer: map[string][]string{"cost": {"0"}},
 		},
-		{Code: codes.NotFound},
+		{Code: notFound},
 	}
 }
 
@@ -236,7 +240,7 @@ func oversizeOutcome(s *suite) {
 // businessError: the handler's writes are undone, its answer is kept.
 func businessError(s *suite) {
 	key, marker := newKey(), unique()
-	refused := dedup.Outcome{Code: codes.FailedPrecondition, Message: "insufficient funds"}
+	refused := dedup.Outcome{Code: failedPrecondition, Message: "insufficient funds"}
 	s.do(s.First, key, func(ctx context.Context) (dedup.Outcome, error) {
 		return refused, s.Effects.Write(ctx, marker)
 	})

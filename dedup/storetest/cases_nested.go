@@ -111,7 +111,7 @@ func nestedInItself(s *suite) {
 	defer cancel()
 	answer, err := s.try(ctx, s.First, request(key))
 	if ctx.Err() != nil {
-		s.Fatal("Claim inside the operation itself: waited for itself until its context ended")
+		s.Fatal("claim inside the operation itself: waited for itself until its context ended")
 	}
 	if err == nil {
 		s.wantState(answer, dedup.InProgress)

@@ -96,11 +96,12 @@ func tooLargeRecord(s *suite) {
 }
 
 // distinctKeys are operations that a store which glues the parts of a key
-// together, folds, trims, cuts or interprets them takes for one another. All
-// hold something unique, so that a storage may be used again.
+// together, folds, trims, cuts or interprets them takes for one another. No part
+// has more than 255 bytes. All hold something unique, so that a storage may be
+// used again.
 func distinctKeys() []dedup.Key {
 	u := unique()
-	cut := strings.Repeat("x", 254-len(u))
+	full := func(last string) string { return u + strings.Repeat("x", 255-len(u)-len(last)) + last }
 	return []dedup.Key{
 		{Scope: u + "a", Method: "bc", ID: "d"},
 		{Scope: u + "ab", Method: "c", ID: "d"},
@@ -153,11 +154,13 @@ func distinctKeys() []dedup.Key {
 		{Scope: u + "{", Method: "}", ID: "k"},
 		{Scope: u + "}", Method: "{", ID: "k"},
 
-		{Scope: u, Method: "m", ID: u + cut + "a"},
-		{Scope: u, Method: "m", ID: u + cut + "b"},
-		{Scope: u, Method: "m", ID: u + cut},
-		{Scope: u + strings.Repeat("s", kibibyte), Method: strings.Repeat("m", kibibyte), ID: "k"},
-		{Scope: u + strings.Repeat("s", kibibyte), Method: strings.Repeat("m", kibibyte), ID: "l"},
+		{Scope: u, Method: "m", ID: full("a")},
+		{Scope: u, Method: "m", ID: full("b")},
+		{Scope: u, Method: "m", ID: full("a")[:254]},
+		{Scope: full("a"), Method: full("a"), ID: full("a")},
+		{Scope: full("b"), Method: full("a"), ID: full("a")},
+		{Scope: full("a"), Method: full("b"), ID: full("a")},
+		{Scope: full("a"), Method: full("a"), ID: full("b")},
 	}
 }
 

@@ -183,7 +183,7 @@ func refusedLease(s *suite) {
 		short.Lease = d
 		forgetful.Retention = d
 		for _, req := range []dedup.ClaimRequest{short, forgetful} {
-			s.mustRefuse("Claim with a lease or a retention of "+d.String(), func(ctx context.Context) error {
+			s.mustRefuse("claim with a lease or a retention of "+d.String(), func(ctx context.Context) error {
 				_, err := s.try(ctx, s.First, req)
 				return err
 			})

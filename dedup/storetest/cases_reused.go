@@ -18,11 +18,11 @@ func (s *suite) wantReused(key dedup.Key, owner dedup.Owner) {
 					req.Fingerprint, req.Takeover, req.Owner = other, takeover, who
 					answer := s.ask(store, req)
 					if answer.State != dedup.Reused {
-						s.Fatalf("%s: Claim with another fingerprint: answered %v, want %v",
+						s.Fatalf("%s: claim with another fingerprint: answered %v, want %v",
 							store.name, answer.State, dedup.Reused)
 					}
 					if answer.Fingerprint != fingerprint {
-						s.Fatalf("%s: Claim with another fingerprint: answered with %v, want the first one's %v",
+						s.Fatalf("%s: claim with another fingerprint: answered with %v, want the first one's %v",
 							store.name, answer.Fingerprint, fingerprint)
 					}
 				}
@@ -50,7 +50,7 @@ func reusedWhileOpen(s *suite) {
 		other.Fingerprint = another
 		answer, err := s.tryFor(briefly, store, other)
 		if err == nil && answer.State != dedup.InProgress && answer.State != dedup.Reused {
-			s.Fatalf("%s: Claim with another fingerprint: answered %v, want %v or %v",
+			s.Fatalf("%s: claim with another fingerprint: answered %v, want %v or %v",
 				store.name, answer.State, dedup.Reused, dedup.InProgress)
 		}
 	}

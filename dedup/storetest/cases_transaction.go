@@ -294,7 +294,7 @@ func racingWrites(s *suite) {
 	}
 	errs := crowd(crowded, func(i int) error {
 		_, err := s.execute(ctx, s.either(i), key, func(claim dedup.Claim) (string, error) {
-			return markers[i], s.Effects.Write(claim.Context(ctx), markers[i])
+			return markers[i], errors.Join(s.Effects.Write(claim.Context(ctx), markers[i]), sleep(ctx, pause))
 		})
 		return err
 	})

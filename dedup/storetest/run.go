@@ -10,8 +10,8 @@ import (
 // storage that newStorage makes for it and cleans up with the given TB.
 //
 // The storage behind the stores need not be empty nor unused: every case works
-// on operations of its own. What a storage declares must not change from call
-// to call. Cases run one after another and take some ten seconds in all, most
+// on operations of its own. Their keys have up to 255 bytes in each part, and
+// any bytes. What a storage declares must not change from call to call. Cases run one after another and take some ten seconds in all, most
 // of it spent waiting for leases and retentions to end.
 func Run(t *testing.T, newStorage func(testing.TB) Storage) {
 	t.Helper()

@@ -122,7 +122,7 @@ func recorded(record string) dedup.Completion {
 func (s *suite) try(ctx context.Context, store dedup.Store, req dedup.ClaimRequest) (dedup.Answer, error) {
 	answer, err := store.Claim(ctx, req)
 	if err != nil {
-		return dedup.Answer{}, fmt.Errorf("Claim: %w", err)
+		return dedup.Answer{}, fmt.Errorf("claim: %w", err)
 	}
 	if answer.Claim != nil {
 		s.Cleanup(func() {
@@ -133,15 +133,15 @@ func (s *suite) try(ctx context.Context, store dedup.Store, req dedup.ClaimReque
 	}
 	switch {
 	case answer.State < dedup.Claimed || answer.State > dedup.Unknown:
-		return answer, fmt.Errorf("Claim: answered %v, which is no state", answer.State)
+		return answer, fmt.Errorf("claim: answered %v, which is no state", answer.State)
 	case (answer.Claim != nil) != (answer.State == dedup.Claimed):
-		return answer, fmt.Errorf("Claim: answered %v with the claim %v", answer.State, answer.Claim)
+		return answer, fmt.Errorf("claim: answered %v with the claim %v", answer.State, answer.Claim)
 	case len(answer.Record) > 0 && answer.State != dedup.Completed:
-		return answer, fmt.Errorf("Claim: answered %v with a record", answer.State)
+		return answer, fmt.Errorf("claim: answered %v with a record", answer.State)
 	case answer.LeaseLeft != 0 && answer.State != dedup.InProgress:
-		return answer, fmt.Errorf("Claim: answered %v with a lease left", answer.State)
+		return answer, fmt.Errorf("claim: answered %v with a lease left", answer.State)
 	case answer.LeaseLeft < 0:
-		return answer, fmt.Errorf("Claim: answered that %v of the lease is left", answer.LeaseLeft)
+		return answer, fmt.Errorf("claim: answered that %v of the lease is left", answer.LeaseLeft)
 	}
 	return answer, nil
 }
@@ -169,7 +169,7 @@ func (s *suite) claim(store dedup.Store, req dedup.ClaimRequest) dedup.Claim {
 func (s *suite) wantState(answer dedup.Answer, want dedup.State) {
 	s.Helper()
 	if answer.State != want {
-		s.Fatalf("Claim: answered %v, want %v", answer.State, want)
+		s.Fatalf("claim: answered %v, want %v", answer.State, want)
 	}
 }
 
@@ -257,7 +257,7 @@ func (s *suite) wantRecord(key dedup.Key, want []byte) {
 	for _, store := range s.both() {
 		answer := s.ask(store, request(key))
 		if answer.State != dedup.Completed {
-			s.Fatalf("%s: Claim: answered %v, want %v", store.name, answer.State, dedup.Completed)
+			s.Fatalf("%s: claim: answered %v, want %v", store.name, answer.State, dedup.Completed)
 		}
 		if !bytes.Equal(answer.Record, want) {
 			s.Fatalf("%s: record of %d bytes %.40q, want %d bytes %.40q",
@@ -288,7 +288,7 @@ func (s *suite) awaitEnd(store dedup.Store, req dedup.ClaimRequest, during ...de
 		}
 		end.seenAlive = sent
 		if sent.After(deadline) {
-			s.Fatalf("Claim: still answers %v after %v", answer.State, patience)
+			s.Fatalf("claim: still answers %v after %v", answer.State, patience)
 		}
 	}
 }
@@ -365,7 +365,7 @@ func (s *suite) execute(ctx context.Context, store dedup.Store, key dedup.Key, r
 				return "", err
 			}
 		default:
-			return "", fmt.Errorf("Claim: answered %v", answer.State)
+			return "", fmt.Errorf("claim: answered %v", answer.State)
 		}
 	}
 }
