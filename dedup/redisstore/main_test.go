@@ -11,7 +11,6 @@ import (
 
 	"github.com/retrysafe/retrysafe/dedup"
 	"github.com/retrysafe/retrysafe/dedup/redisstore"
-	"github.com/retrysafe/retrysafe/internal/testserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,13 +47,6 @@ func newStore(tb testing.TB, client redisstore.Client, opts ...redisstore.Option
 	must(tb, err)
 	tb.Cleanup(func() { must(tb, store.Close()) })
 	return store
-}
-
-// newSharedStore returns a store of its own on the server that tests share.
-func newSharedStore(tb testing.TB, opts ...redisstore.Option) *redisstore.Store {
-	tb.Helper()
-	client := newClient(tb, testserver.Redis(tb))
-	return newStore(tb, client, append([]redisstore.Option{redisstore.WithPrefix(newPrefix())}, opts...)...)
 }
 
 // request asks for a new operation.
