@@ -2,6 +2,7 @@ package retry
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -163,4 +164,29 @@ func TestAPushbackResetsDecorrelatedWaits(t *testing.T) {
 	if wait, _ := s.next(&b); wait > 3*time.Millisecond {
 		t.Errorf("the first wait after a reset is %v", wait)
 	}
+}
+
+// Jitter and budget share nothing that many goroutines would queue for: run it
+// with one and with 64.
+func BenchmarkJitterAndBudget(b *testing.B) {
+	policy := Policy{}.rules().backoff
+	full := newBucket(Budget{MaxTokens: 100, TokenRatio: 0.1})
+	work := func() {
+		var s backoff
+		s.next(&policy)
+		full.give()
+	}
+	b.Run("1", func(b *testing.B) {
+		for b.Loop() {
+			work()
+		}
+	})
+	b.Run("64", func(b *testing.B) {
+		b.SetParallelism((64 + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0))
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				work()
+			}
+		})
+	})
 }

@@ -1,7 +1,6 @@
 package retry
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -33,7 +32,8 @@ type Budget struct {
 
 var goBudgetFields = [2]string{"MaxTokens", "TokenRatio"}
 
-func (b Budget) validate(name [2]string) error {
+// validate returns every mistake of b, each with the name of its field.
+func (b Budget) validate(name [2]string) []error {
 	var errs []error
 	if m := b.MaxTokens; m != 0 && !(m >= 0.001 && m <= 1000) {
 		errs = append(errs, fmt.Errorf("%s: %v is not between 0.001 and 1000", name[0], m))
@@ -41,7 +41,7 @@ func (b Budget) validate(name [2]string) error {
 	if r := b.TokenRatio; r != 0 && (!(r >= 0.001) || math.IsInf(r, 0)) {
 		errs = append(errs, fmt.Errorf("%s: %v is not a number of at least 0.001", name[1], r))
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 func (b Budget) withDefaults() Budget {

@@ -63,6 +63,12 @@ func (x *call) recycle() {
 	x.client.calls.Put(x)
 }
 
+// recycleAll is recycle for a call of which anything may have been used.
+func (x *call) recycleAll() {
+	*x = call{client: x.client, opts: x.opts, trailerOption: x.trailerOption}
+	x.recycle()
+}
+
 // run makes a call with everything that can be said of one.
 func (x *call) run(ctx context.Context) error {
 	if x.order.timeout > 0 {
@@ -87,6 +93,9 @@ func (x *call) run(ctx context.Context) error {
 		x.client.succeeded(x.caller, x.target)
 	}
 	x.observer.end(x, err)
+	if err == nil && x.attempts == 1 {
+		x.recycleAll()
+	}
 	return err
 }
 

@@ -4,8 +4,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Disable makes the call with one attempt. A key is sent as ever, and the
-// error is the attempt's own, untouched.
+// Disable makes the call with one attempt, bounded as the policy bounds one. A
+// key is sent as ever, and the error is the attempt's own, untouched.
 func Disable() grpc.CallOption {
 	return callOption{disable: true}
 }

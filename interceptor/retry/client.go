@@ -78,9 +78,7 @@ func (c *config) readBudget() *Budget {
 	var b Budget
 	if c.budget != nil {
 		b = *c.budget
-		if err := b.validate(goBudgetFields); err != nil {
-			c.wrong("WithBudget: %w", err)
-		}
+		c.wrongEach(b.validate(goBudgetFields), "WithBudget")
 	}
 	b = b.withDefaults()
 	return &b
@@ -94,10 +92,7 @@ func (c *config) fillPlanner(p *planner) {
 		c.fillFromServiceConfig(p)
 	}
 	for _, e := range c.policies {
-		if err := e.value.validate(goFields); err != nil {
-			c.wrong("%s: pattern %q: %w", e.option, e.pattern, err)
-			continue
-		}
+		c.wrongEach(e.value.validate(goFields), "%s: pattern %q", e.option, e.pattern)
 		if err := p.policies.Set(e.pattern, e.value.rules()); err != nil {
 			c.wrong("%s: %w", e.option, err)
 		}
@@ -113,9 +108,9 @@ func (c *config) fillPlanner(p *planner) {
 }
 
 func (c *config) fillFromServiceConfig(p *planner) {
-	said, err := parseServiceConfig(*c.serviceConfig)
-	if err != nil {
-		c.wrong("WithServiceConfig: %w", err)
+	said, errs := parseServiceConfig(*c.serviceConfig)
+	if len(errs) > 0 {
+		c.wrongEach(errs, "WithServiceConfig")
 		return
 	}
 	for _, m := range said.methods {
@@ -165,7 +160,8 @@ func checkService(s protoreflect.ServiceDescriptor) []error {
 		if said.Policy.GetRetry() == nil {
 			continue
 		}
-		if _, err := fromProto(said.Policy.GetRetry()); err != nil {
+		_, wrong := fromProto(said.Policy.GetRetry())
+		for _, err := range wrong {
 			errs = append(errs, fmt.Errorf("retrysafe.v1.policy of %s: %w", name, err))
 		}
 	}

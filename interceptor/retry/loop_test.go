@@ -393,6 +393,17 @@ func TestCallOptionsOfTheCallOnly(t *testing.T) {
 			t.Errorf("the call carries %d keys, want 1", len(k))
 		}
 	})
+	bubble(t, "an only attempt is bounded as any is", func(t *testing.T) {
+		for _, ctx := range []context.Context{t.Context(), retry.Own(t.Context(), "orchestrator")} {
+			start := time.Now()
+			s := &server{answer: untilDone}
+			p := retry.WithPolicy(retry.Policy{PerAttemptTimeout: time.Second, MaxElapsed: time.Minute})
+			wantCode(t, newClient(t, s, p).call(ctx, retry.Disable()), codes.DeadlineExceeded)
+			if got := time.Since(start); got != time.Second {
+				t.Errorf("returned after %v, want 1s", got)
+			}
+		}
+	})
 	bubble(t, "CallPolicy replaces the policy", func(t *testing.T) {
 		s := answering(errDown)
 		err := newClient(t, s, retry.WithPolicy(steady(9))).call(t.Context(), retry.CallPolicy(retry.Policy{MaxAttempts: 2}))
@@ -459,24 +470,28 @@ func TestHooksSeeEachRetryAndTheEnd(t *testing.T) {
 
 // A call's state is pooled: what one call had must not show in the next.
 func TestCallsDoNotShareState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{answer: func(n int, s seen, _ *wrapperspb.StringValue) error {
-			if n == 1 {
-				s.setTrailer("grpc-retry-pushback-ms", "-1")
-				return nil
-			}
-			return errDown
-		}}
-		c := newClient(t, s, retry.WithPolicy(steady(2)))
-		if err := c.call(t.Context(), grpc.WaitForReady(true)); err != nil {
-			t.Fatal(err)
+	for name, p := range map[string]retry.Policy{"plain": steady(2), "bounded": {MaxAttempts: 2, MaxElapsed: time.Hour, PerAttemptTimeout: time.Minute}} {
+		bubble(t, name, func(t *testing.T) { callsDoNotShareState(t, p) })
+	}
+}
+
+func callsDoNotShareState(t *testing.T, p retry.Policy) {
+	s := &server{answer: func(n int, s seen, _ *wrapperspb.StringValue) error {
+		if n == 1 {
+			s.setTrailer("grpc-retry-pushback-ms", "-1")
+			return nil
 		}
-		exhausted(t, c.call(t.Context()), retry.ReasonMaxAttempts)
-		wantCalls(t, s, 3)
-		for _, o := range s.attempts[1].options {
-			if _, ok := o.(grpc.FailFastCallOption); ok {
-				t.Error("an option of the call before arrived")
-			}
+		return errDown
+	}}
+	c := newClient(t, s, retry.WithPolicy(p))
+	if err := c.call(t.Context(), grpc.WaitForReady(true)); err != nil {
+		t.Fatal(err)
+	}
+	exhausted(t, c.call(t.Context()), retry.ReasonMaxAttempts)
+	wantCalls(t, s, 3)
+	for _, o := range s.attempts[1].options {
+		if _, ok := o.(grpc.FailFastCallOption); ok {
+			t.Error("an option of the call before arrived")
 		}
-	})
+	}
 }

@@ -8,13 +8,13 @@ import (
 
 // once makes the one attempt of a call that is not retried here.
 func (c *client) once(ctx context.Context, o *order, w *wiring, opts []grpc.CallOption) error {
-	ctx = o.equipped(ctx)
+	sent := o.equipped(ctx)
 	if o.timeout > 0 {
-		bounded, cancel := context.WithTimeout(ctx, o.timeout)
+		bounded, cancel := context.WithTimeout(sent, o.timeout)
 		defer cancel()
-		ctx = bounded
+		sent = bounded
 	}
-	err := w.invoker(ctx, o.method, w.req, w.reply, w.cc, opts...)
+	err := w.invoker(sent, o.method, w.req, w.reply, w.cc, opts...)
 	t := c.targets.of(w.cc)
 	if err != nil {
 		return c.failedOnce(ctx, o, t, err)

@@ -45,6 +45,14 @@ func (c *config) wrong(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
 }
 
+// wrongEach reports each of errs under one heading.
+func (c *config) wrongEach(errs []error, format string, args ...any) {
+	heading := fmt.Sprintf(format, args...)
+	for _, err := range errs {
+		c.wrong("%s: %w", heading, err)
+	}
+}
+
 // WithPolicy sets the policy of every method that no other option says more
 // of. It takes precedence over the policies in .proto files.
 func WithPolicy(p Policy) Option {

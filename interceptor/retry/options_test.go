@@ -81,7 +81,7 @@ func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"MaxAttempts: ", "PerAttemptTimeout: ", "WithMethodPolicy: ", "WithOwner: ", "WithBudget: ", "WithServiceConfig: "} {
+	for _, want := range []string{`WithPolicy: pattern "*": MaxAttempts: `, `WithPolicy: pattern "*": PerAttemptTimeout: `, "WithMethodPolicy: ", "WithOwner: ", "WithBudget: ", "WithServiceConfig: "} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, err)
 		}

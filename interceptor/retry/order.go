@@ -2,6 +2,7 @@ package retry
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/grpc"
@@ -66,17 +67,31 @@ func (c *client) custom(ctx context.Context, p *plan, o *order, said callSetting
 		c.equip(o)
 	}
 	if o.disabled || o.reason != 0 {
+		if o.safety != SafetyUnsafe && !said.owned {
+			o.timeout = shortest(o.timeout, o.rules.perAttemptTimeout, o.rules.maxElapsed)
+		}
 		return c.once(ctx, o, w, opts)
 	}
 	x := c.newCall(o, w, opts)
 	return x.run(ctx)
 }
 
+// shortest returns the smallest of the times that are not zero.
+func shortest(all ...time.Duration) time.Duration {
+	least := time.Duration(0)
+	for _, d := range all {
+		if d > 0 && (least == 0 || d < least) {
+			least = d
+		}
+	}
+	return least
+}
+
 // override applies what the call's own options say.
 func (o *order) override(said callOption) error {
 	if said.policy != nil {
-		if err := said.policy.validate(goFields); err != nil {
-			return status.Error(codes.InvalidArgument, "retry: CallPolicy: "+err.Error())
+		if errs := said.policy.validate(goFields); len(errs) > 0 {
+			return status.Error(codes.InvalidArgument, "retry: CallPolicy: "+errors.Join(errs...).Error())
 		}
 		o.rules = said.policy.rules()
 	}

@@ -2,7 +2,6 @@ package retry
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -112,7 +111,7 @@ var goFields = fields{
 }
 
 // validate returns every mistake of p, each with the name of its field.
-func (p Policy) validate(name fields) error {
+func (p Policy) validate(name fields) []error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
@@ -148,7 +147,7 @@ func (p Policy) validate(name fields) error {
 			wrong("Codes[%d]: %v is not the code of a failure", i, code)
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // rules is a Policy with every default filled in, made for the loop.

@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -19,8 +20,12 @@ import (
 // given: beyond that many, plans are made anew for each call.
 const maxPlans = 1024
 
+// slots is how many plans are found without a look into the map.
+const slots = 32
+
 // plan is how the calls of one method are made.
 type plan struct {
+	method   string
 	safety   Safety
 	rules    *rules
 	timeout  time.Duration     // of the whole call; 0: none
@@ -40,17 +45,35 @@ type planner struct {
 
 	mu    sync.Mutex // held to replace plans
 	plans atomic.Pointer[map[string]*plan]
+	near  [slots]atomic.Pointer[plan]
 }
 
 // plan returns the plan of a method. Plans are read far more often than made,
 // so they are in a map that is never written to: a new plan makes a new map.
+// The first plan that comes to a slot of near stays there, so that most
+// look-ups are one comparison, mostly of a constant string with itself.
 func (p *planner) plan(fullMethod string) *plan {
+	slot := &p.near[slotOf(fullMethod)]
+	if found := slot.Load(); found != nil && found.method == fullMethod {
+		return found
+	}
 	if kept := p.plans.Load(); kept != nil {
 		if found, ok := (*kept)[fullMethod]; ok {
 			return found
 		}
 	}
-	return p.add(fullMethod)
+	made := p.add(fullMethod)
+	slot.CompareAndSwap(nil, made)
+	return made
+}
+
+// slotOf spreads methods by what differs most between them.
+func slotOf(fullMethod string) int {
+	n := len(fullMethod)
+	if n < 2 {
+		return 0
+	}
+	return (n ^ int(fullMethod[n-1]) ^ int(fullMethod[n/2])<<2) % slots
 }
 
 func (p *planner) add(fullMethod string) *plan {
@@ -74,7 +97,7 @@ func (p *planner) add(fullMethod string) *plan {
 
 func (p *planner) resolve(fullMethod string) *plan {
 	said, known := method.Describe(fullMethod)
-	made := &plan{known: known, keyField: protoreflect.Name(said.Policy.GetKeyField())}
+	made := &plan{method: fullMethod, known: known, keyField: protoreflect.Name(said.Policy.GetKeyField())}
 	made.timeout, _ = p.timeouts.Lookup(fullMethod)
 	made.safety = p.safety(fullMethod, said)
 	made.rules, made.err = p.rules(fullMethod, said)
@@ -103,9 +126,9 @@ func (p *planner) rules(fullMethod string, said method.Description) (*rules, err
 	if said.Policy.GetRetry() == nil {
 		return p.fallback, nil
 	}
-	policy, err := fromProto(said.Policy.GetRetry())
-	if err != nil {
-		return nil, fmt.Errorf("retrysafe.v1.policy of %s: %w", fullMethod, err)
+	policy, errs := fromProto(said.Policy.GetRetry())
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("retrysafe.v1.policy of %s: %w", fullMethod, errors.Join(errs...))
 	}
 	return policy.rules(), nil
 }
@@ -117,7 +140,7 @@ var protoFields = fields{
 
 // fromProto returns the policy that a .proto states. A base that is present
 // and zero means no wait.
-func fromProto(said *retrysafev1.RetryPolicy) (Policy, error) {
+func fromProto(said *retrysafev1.RetryPolicy) (Policy, []error) {
 	p := Policy{
 		MaxAttempts: int(min(said.GetMaxAttempts(), math.MaxInt32)),
 		Backoff: Backoff{
@@ -129,8 +152,8 @@ func fromProto(said *retrysafev1.RetryPolicy) (Policy, error) {
 		PerAttemptTimeout: said.GetPerAttemptTimeout().AsDuration(),
 		MaxElapsed:        said.GetMaxElapsed().AsDuration(),
 	}
-	if err := p.validate(protoFields); err != nil {
-		return Policy{}, err
+	if errs := p.validate(protoFields); len(errs) > 0 {
+		return Policy{}, errs
 	}
 	if isZero(said.GetBase()) {
 		p.Backoff = Backoff{Immediate: true}

@@ -26,15 +26,15 @@ type methodConfig struct {
 	timeout time.Duration // 0: none
 }
 
-// parseServiceConfig reads a service config by the rules of gRFC A6. The error
-// joins every mistake, each with the path of its field.
-func parseServiceConfig(text string) (*serviceConfig, error) {
+// parseServiceConfig reads a service config by the rules of gRFC A6, and
+// returns every mistake in it, each with the path of its field.
+func parseServiceConfig(text string) (*serviceConfig, []error) {
 	var raw struct {
 		MethodConfig    []json.RawMessage `json:"methodConfig"`
 		RetryThrottling *json.RawMessage  `json:"retryThrottling"`
 	}
 	if err := json.Unmarshal([]byte(text), &raw); err != nil {
-		return nil, fmt.Errorf("not a service config in JSON: %w", err)
+		return nil, []error{fmt.Errorf("not a service config in JSON: %w", err)}
 	}
 	r := &configReader{names: make(map[string]string)}
 	for i, entry := range raw.MethodConfig {
@@ -43,10 +43,7 @@ func parseServiceConfig(text string) (*serviceConfig, error) {
 	if raw.RetryThrottling != nil {
 		r.throttling("retryThrottling", *raw.RetryThrottling)
 	}
-	if err := errors.Join(r.errs...); err != nil {
-		return nil, err
-	}
-	return &r.config, nil
+	return &r.config, r.errs
 }
 
 // configReader gathers what is read and every mistake.
@@ -167,9 +164,7 @@ func (r *configReader) throttling(path string, raw json.RawMessage) {
 		MaxTokens:  r.positive(path+".maxTokens", t.MaxTokens),
 		TokenRatio: r.positive(path+".tokenRatio", t.TokenRatio),
 	}
-	if err := b.validate([2]string{path + ".maxTokens", path + ".tokenRatio"}); err != nil {
-		r.errs = append(r.errs, err)
-	}
+	r.errs = append(r.errs, b.validate([2]string{path + ".maxTokens", path + ".tokenRatio"})...)
 	r.config.throttle = &b
 }
 

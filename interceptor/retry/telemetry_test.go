@@ -176,11 +176,11 @@ func TestASpanHasAnEventForEachAttempt(t *testing.T) {
 func texts(span trace.ReadOnlySpan) []string {
 	all := []string{span.Name(), span.Status().Description}
 	for _, a := range span.Attributes() {
-		all = append(all, a.Value.Emit())
+		all = append(all, a.Value.String())
 	}
 	for _, e := range span.Events() {
 		for _, a := range e.Attributes {
-			all = append(all, a.Value.Emit())
+			all = append(all, a.Value.String())
 		}
 	}
 	return all
