@@ -22,10 +22,10 @@ func (x *call) attempt() error {
 	x.attempts++
 	x.here++
 	if !x.limit.exists() && !x.observer.on {
-		return x.send(ctx, x.order.rules.perAttemptTimeout)
+		return x.send(ctx)
 	}
 	start := time.Now()
-	err := x.send(ctx, x.timeoutAt(start))
+	err := x.send(ctx)
 	took := time.Since(start)
 	if x.attempts == 1 || took < x.shortest {
 		x.shortest = took
@@ -47,18 +47,9 @@ func (x *call) attemptContext() context.Context {
 	return metadata.AppendToOutgoingContext(withoutHop(x.base), wire.OwnerHeader, x.client.owner, wire.AttemptsHeader, before)
 }
 
-// timeoutAt returns the attempt's own timeout, or 0 where the call ends
-// sooner: then it is the call's end that ends the attempt.
-func (x *call) timeoutAt(now time.Time) time.Duration {
-	timeout := x.order.rules.perAttemptTimeout
-	if x.limit.exists() && x.limit.at.Sub(now) <= timeout {
-		return 0
-	}
-	return timeout
-}
-
-func (x *call) send(ctx context.Context, timeout time.Duration) error {
-	if timeout > 0 {
+// send sends an attempt, bounded by its own timeout.
+func (x *call) send(ctx context.Context) error {
+	if timeout := x.order.rules.perAttemptTimeout; timeout > 0 {
 		bounded, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		ctx = bounded
