@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/retrysafe/retrysafe/dedup"
 )
 
@@ -56,53 +55,82 @@ func (s *Store) try(ctx context.Context, id identity, req dedup.ClaimRequest, wa
 }
 
 // tryFresh looks before it opens a transaction where the operation is likely to
-// be recorded, which saves the end of one that is not, and where what a
-// transaction reads can make it fail.
+// be recorded, which saves the transaction.
 func (s *Store) tryFresh(ctx context.Context, id identity, req dedup.ClaimRequest, waited bool) (dedup.Answer, error) {
 	lock := id.lock()
-	readCommitted := s.config.isolation == pgx.ReadCommitted
-	if !readCommitted || waited || s.recent.has(lock) {
+	if waited || s.recent.has(lock) {
 		seen, err := s.peek(ctx, id)
 		if err != nil || seen.outcome {
 			return s.judge(lock, req, seen, err)
 		}
 	}
-	seen, sess, err := s.open(ctx, id, lock, readCommitted)
-	if err != nil {
+	seen, sess, err := s.open(ctx, id, lock, req.Fingerprint)
+	switch {
+	case s.config.places() && codeOf(err) == codeSerializationFailure:
+		// Another's row is there, and was committed too late to be seen.
+	case err != nil:
 		return dedup.Answer{}, err
+	case seen.locked && !seen.outcome:
+		return newClaim(sess, id, req, seen), nil
+	default:
+		_ = sess.rollback() // nothing was written
 	}
-	if seen.locked && !seen.outcome {
-		return newClaim(sess, id, req, seen.fence), nil
+	if s.config.places() {
+		seen, err = s.peek(ctx, id)
 	}
-	_ = sess.rollback() // nothing was written
-	return s.judge(lock, req, seen, nil)
+	return s.judge(lock, req, seen, err)
 }
 
-// open begins the transaction, tries the lock, looks for an outcome, where it
-// is to, and makes the savepoint.
-func (s *Store) open(ctx context.Context, id identity, lock int64, look bool) (seen sighting, sess *session, err error) {
+// open begins the transaction, tries the lock, looks for an outcome and makes
+// the savepoint. Where there is an error there is no session.
+func (s *Store) open(ctx context.Context, id identity, lock int64, f dedup.Fingerprint) (seen sighting, sess *session, err error) {
 	sess, err = s.acquire(ctx)
 	if err != nil {
 		return seen, nil, err
 	}
+	add, read := s.addLook(id, lock, &seen)
+	if s.config.places() {
+		add, read = s.addPlace(id, lock, f, &seen)
+	}
 	err = sess.trip(ctx, func(t *trip) {
 		t.add(&s.sql.begin)
-		t.add(&s.sql.lock, int8Param(lock))
-		if look {
-			t.add(&s.sql.look, id.id, id.method, id.scope)
-		}
+		add(t)
 		t.add(&s.sql.save)
-	}, func(statement int, values [][]byte) {
-		if statement == 1 {
-			seen.readLock(values)
-		} else {
-			seen.readOutcome(values)
-		}
-	})
+	}, read)
 	if err != nil {
 		_ = sess.rollback() // where it fails the connection is closed
+		return seen, nil, err
 	}
-	return seen, sess, err
+	return seen, sess, nil
+}
+
+// addLook is for READ COMMITTED. The look is a statement after that of the
+// lock, so that it sees what the lock's last holder committed.
+func (s *Store) addLook(id identity, lock int64, seen *sighting) (add func(*trip), read func(int, [][]byte)) {
+	return func(t *trip) {
+			t.add(&s.sql.lock, int8Param(lock))
+			t.add(&s.sql.look, id.id, id.method, id.scope)
+		}, func(statement int, values [][]byte) {
+			if statement == 1 {
+				seen.readLock(values)
+			} else {
+				seen.readOutcome(values)
+			}
+		}
+}
+
+// addPlace is for the levels above. A transaction there sees nothing that was
+// committed after its first statement, the one that takes the lock; and at
+// SERIALIZABLE what it reads can make it fail. The primary key knows better
+// than a look: the claim inserts its row, which gets its record later.
+func (s *Store) addPlace(id identity, lock int64, f dedup.Fingerprint, seen *sighting) (add func(*trip), read func(int, [][]byte)) {
+	return func(t *trip) {
+			t.add(&s.sql.place, id.id, id.method, id.scope, int2Param(uint8(f.Version)), f.Sum[:], int8Param(lock))
+		}, func(_ int, values [][]byte) {
+			seen.locked = true
+			seen.fence = int8Value(values[0])
+			seen.place = bytes.Clone(values[1])
+		}
 }
 
 // peek looks for an outcome, with no transaction left open.
@@ -128,6 +156,7 @@ func (s *Store) forget(ctx context.Context, id identity) error {
 type sighting struct {
 	locked bool // by the one who looked
 	fence  int64
+	place  []byte // where its row is, where it has one
 
 	outcome     bool // there is one
 	expired     bool

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/retrysafe/retrysafe/dedup"
@@ -178,34 +179,55 @@ func TestASerializationFailureIsAnError(t *testing.T) {
 	db.wantState(s, key, dedup.Claimed) // the repeat executes
 }
 
-// TestAnOutcomeThatIsThereAlreadyStopsTheSecond is what protects at levels at
-// which the lock cannot: the primary key decides.
+// TestAnOutcomeThatIsThereAlreadyStopsTheSecond is what protects where the lock
+// was not respected: the primary key decides.
 func TestAnOutcomeThatIsThereAlreadyStopsTheSecond(t *testing.T) {
-	for _, level := range levels {
-		t.Run(string(level), func(t *testing.T) {
-			db := newDatabase(t)
-			s := db.store(db.pool(), pgstore.WithIsolation(level))
-			key := newKey()
-			claim := db.claim(t.Context(), s, request(key))
-			db.must(db.write(claim.Context(t.Context()), key.ID))
-			db.exec("INSERT INTO "+db.name("retrysafe_outcomes")+` (id, method, scope, fingerprint_version, fingerprint,
-				fence, record, completed_at, expires_at) VALUES ($1, $2, $3, 1, $4, 1, 'first', now(), now() + interval '1 hour')`,
-				[]byte(key.ID), []byte(key.Method), []byte(key.Scope), fingerprint.Sum[:])
-			err := claim.Complete(t.Context(), recorded("second"))
-			if err == nil {
-				t.Fatal("it was recorded twice")
-			}
-			if strings.Contains(err.Error(), key.ID) {
-				t.Errorf("the error shows the key: %v", err)
-			}
-			if db.written(key.ID) {
-				t.Error("the second's write stands")
-			}
-			if answer := db.wantState(s, key, dedup.Completed); string(answer.Record) != "first" {
-				t.Errorf("record %q", answer.Record)
-			}
-		})
+	db := newDatabase(t)
+	s := db.store(db.pool())
+	key := newKey()
+	claim := db.claim(t.Context(), s, request(key))
+	db.must(db.write(claim.Context(t.Context()), key.ID))
+	db.must(db.recordBehindTheStoresBack(key))
+	err := claim.Complete(t.Context(), recorded("second"))
+	if err == nil {
+		t.Fatal("it was recorded twice")
 	}
+	if strings.Contains(err.Error(), key.ID) {
+		t.Errorf("the error shows the key: %v", err)
+	}
+	if db.written(key.ID) {
+		t.Error("the second's write stands")
+	}
+	if answer := db.wantState(s, key, dedup.Completed); string(answer.Record) != "first" {
+		t.Errorf("record %q", answer.Record)
+	}
+}
+
+// TestAClaimHoldsItsPlace at levels at which it would not see another's
+// outcome.
+func TestAClaimHoldsItsPlace(t *testing.T) {
+	for _, level := range levels[1:] {
+		db := newDatabase(t)
+		s := db.store(db.pool(), pgstore.WithIsolation(level))
+		key := newKey()
+		claim := db.claim(t.Context(), s, request(key))
+		var pg *pgconn.PgError
+		if err := db.recordBehindTheStoresBack(key); !errors.As(err, &pg) || pg.Code != "55P03" { // lock_not_available
+			t.Errorf("%s: another recorded it: %v", level, err)
+		}
+		db.must(claim.Complete(t.Context(), recorded("paid")))
+		db.wantState(s, key, dedup.Completed)
+	}
+}
+
+// recordBehindTheStoresBack does not take the operation's lock.
+func (db *database) recordBehindTheStoresBack(key dedup.Key) error {
+	var b pgx.Batch
+	b.Queue("SET LOCAL lock_timeout = '200ms'")
+	b.Queue("INSERT INTO "+db.name("retrysafe_outcomes")+` (id, method, scope, fingerprint_version, fingerprint,
+		fence, record, completed_at, expires_at) VALUES ($1, $2, $3, 1, $4, 1, 'first', now(), now() + interval '1 hour')`,
+		[]byte(key.ID), []byte(key.Method), []byte(key.Scope), fingerprint.Sum[:])
+	return pgx.BeginFunc(db.Context(), db.admin, func(tx pgx.Tx) error { return tx.SendBatch(db.Context(), &b).Close() })
 }
 
 func TestAnExpiredOutcomeIsGoneBeforeItIsSwept(t *testing.T) {

@@ -15,17 +15,28 @@ import (
 func TestStoreConforms(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(level), func(t *testing.T) {
-			storetest.Run(t, func(tb testing.TB) storetest.Storage { return transactionalStorage(tb, level) })
+			t.Parallel()         // most of the time goes into waiting for retentions to end
+			db := newDatabase(t) // for all cases: each has operations of its own
+			storetest.Run(t, func(tb testing.TB) storetest.Storage { return db.transactional(tb, level) })
 		})
 	}
 }
 
 func TestLeasedConforms(t *testing.T) {
-	storetest.Run(t, leasedStorage)
+	t.Parallel()
+	db := newDatabase(t)
+	storetest.Run(t, db.leasedStorage)
 }
 
-func transactionalStorage(tb testing.TB, level pgx.TxIsoLevel) storetest.Storage {
-	db := newDatabase(tb)
+// of is the database in the hands of a part of the test that made it.
+func (db *database) of(tb testing.TB) *database {
+	part := *db
+	part.TB = tb
+	return &part
+}
+
+func (db *database) transactional(tb testing.TB, level pgx.TxIsoLevel) storetest.Storage {
+	db = db.of(tb)
 	open := func() (dedup.Store, string) {
 		application := "retrysafe " + unique()
 		// As many as the suite's crowd may hold at once.
@@ -70,8 +81,8 @@ func (db *database) effects() *storetest.Effects {
 	}
 }
 
-func leasedStorage(tb testing.TB) storetest.Storage {
-	db := newDatabase(tb)
+func (db *database) leasedStorage(tb testing.TB) storetest.Storage {
+	db = db.of(tb)
 	open := func() dedup.Store { return db.leased(db.pool()) }
 	return storetest.Storage{
 		First:   open(),

@@ -3,6 +3,8 @@ package pgstore
 import (
 	"context"
 	"encoding/hex"
+	"errors"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -31,9 +33,14 @@ func (c *lease) Attempt() int { return c.attempt }
 // Context implements [dedup.Claim]. The store has nothing for the handler.
 func (c *lease) Context(ctx context.Context) context.Context { return ctx }
 
-// Complete implements [dedup.Claim]. Undo is not possible and ignored: there
-// are no writes of the handler's in here.
+// errUndo: there are no writes of the handler's in here.
+var errUndo = errors.New("pgstore: complete: a leased store cannot undo what a handler did")
+
+// Complete implements [dedup.Claim]. It refuses to undo.
 func (c *lease) Complete(ctx context.Context, completion dedup.Completion) error {
+	if completion.Undo {
+		return errUndo
+	}
 	if err := checkCompletion(completion); err != nil {
 		return err
 	}
@@ -76,7 +83,7 @@ func (c *lease) Renew(ctx context.Context, d time.Duration) error {
 	var renewed bool
 	err := readCommitted(ctx, c.store.pool, func(b *pgx.Batch) {
 		b.Queue(c.store.sql.renew, c.id.scope, c.id.method, c.id.id, c.owner[:], c.fence,
-			d.Microseconds(), (d + c.retention).Microseconds()).Exec(func(tag pgconn.CommandTag) error {
+			d.Microseconds(), c.retention.Microseconds()).Exec(func(tag pgconn.CommandTag) error {
 			renewed = tag.RowsAffected() == 1
 			return nil
 		})
@@ -97,4 +104,8 @@ func (i identity) name() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-func microseconds(n int64) time.Duration { return max(0, time.Duration(n)*time.Microsecond) }
+// microseconds is the duration of so many, where it can be told.
+func microseconds(n int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Microsecond)
+	return time.Duration(min(max(n, 0), most)) * time.Microsecond
+}

@@ -21,7 +21,7 @@ type leasedStatements struct {
 	claim    string // $4 to $9 fingerprint, owner, lease, retention, takeover
 	complete string // $4 owner, $5 fence, $6 digest, $7 record, $8 retention
 	release  string // $4 owner, $5 fence, $6 digest
-	renew    string // $4 owner, $5 fence, $6 lease, $7 lease and retention
+	renew    string // $4 owner, $5 fence, $6 lease, $7 retention
 	watch    string
 }
 
@@ -40,8 +40,8 @@ func newLeasedStatements(c *config) leasedStatements {
 		release: fmt.Sprintf(settleLease, table,
 			"state = 3, expires_at = clock_timestamp() + interval '1 minute'",
 			mine, channel, table, mine, leaseReleased),
-		renew: fmt.Sprintf(`UPDATE %s SET lease_until = clock_timestamp() + %s, expires_at = clock_timestamp() + %s
- WHERE %s AND state = 1`, table, micros("$6"), micros("$7"), mine),
+		renew: fmt.Sprintf(`UPDATE %s SET lease_until = clock_timestamp() + %s, expires_at = clock_timestamp() + %s + %s
+ WHERE %s AND state = 1`, table, micros("$6"), micros("$6"), micros("$7"), mine),
 		watch: fmt.Sprintf(watchLease, table, key, table, key),
 	}
 }

@@ -95,13 +95,16 @@ type querier interface {
 
 // version returns the schema's version, 0 where there is none.
 func (c *config) version(ctx context.Context, q querier) (int, error) {
-	table := c.name("retrysafe_schema")
+	// Not by to_regclass, which answers from the session's cache: that does not
+	// hear of a table that was made while the session waited for the lock.
+	const look = `SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relname = 'retrysafe_schema' AND n.nspname = ANY (CASE WHEN $1::name IS NULL THEN current_schemas(false) ELSE ARRAY[$1::name] END))`
 	var exists bool
-	if err := q.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", table).Scan(&exists); err != nil || !exists {
+	if err := q.QueryRow(ctx, look, c.schema).Scan(&exists); err != nil || !exists {
 		return 0, err
 	}
 	var version int
-	if err := q.QueryRow(ctx, "SELECT version FROM "+table).Scan(&version); err != nil {
+	if err := q.QueryRow(ctx, "SELECT version FROM "+c.name("retrysafe_schema")).Scan(&version); err != nil {
 		return 0, err
 	}
 	if version < 1 || version > len(migrations) {

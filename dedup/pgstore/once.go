@@ -93,12 +93,10 @@ func (b *Batch) check() error {
 // or may be.
 var errRefused = errors.New("the operation is held or recorded")
 
-// onceNow sends everything at once.
-//
-// At READ COMMITTED its first statements end the batch before the others run.
-// At higher levels a look for the outcome could make the transaction fail, so
-// there the record's primary key decides, after they have run; and that they
-// failed may mean that they had been executed before.
+// onceNow sends everything at once. At READ COMMITTED a batch whose operation is
+// recorded ends before its statements run. At higher levels the record's
+// primary key may decide only after they have, and that they failed may mean
+// that they had been executed before.
 func (s *Store) onceNow(ctx context.Context, b *Batch) (record []byte, err error) {
 	id := newIdentity(b.Key)
 	sess, err := s.acquire(ctx)
@@ -126,17 +124,16 @@ func (s *Store) onceNow(ctx context.Context, b *Batch) (record []byte, err error
 	return record, nil
 }
 
-// queueRefusal ends the batch where the operation is held or recorded. At
-// levels at which a look could make the transaction fail, only the lock is
-// tried.
+// queueRefusal ends the batch where the operation is held or recorded. The look
+// for the record is a statement of its own, to see what the lock's last holder
+// committed.
 func (s *Store) queueRefusal(to *pgx.Batch, id identity) {
-	var p params
 	o := outcomes(s.config)
-	refused := "NOT " + o.tryLock(p.add(id.lock(), "bigint"))
-	if s.config.isolation == pgx.ReadCommitted {
-		refused += " OR " + o.recorded(p.add(id.id, "bytea"), p.add(id.method, "bytea"), p.add(id.scope, "bytea"))
+	to.Queue("SELECT "+o.refuse()+" WHERE NOT "+o.tryLock("$1::bigint"), id.lock())
+	if !s.config.places() {
+		to.Queue("SELECT "+o.refuse()+" WHERE "+o.recorded("$1::bytea", "$2::bytea", "$3::bytea"),
+			id.id, id.method, id.scope)
 	}
-	to.Queue("SELECT "+o.refuse()+" WHERE "+refused, p...)
 }
 
 // queueStatements copies the queries, because one that was sent belongs to its
@@ -191,7 +188,7 @@ func (s *Store) explainOnce(err error) error {
 		return fmt.Errorf("pgstore: once: the session ended: %v", err)
 	case isRecorded(err):
 		return errRefused
-	case failed && s.config.isolation != pgx.ReadCommitted:
+	case failed && s.config.places():
 		return errRefused
 	case code == codeDiskFull, code == codeOutOfMemory:
 		return explain("once", err)
@@ -219,11 +216,14 @@ func (s *Store) onceClaimed(ctx context.Context, b *Batch, req dedup.ClaimReques
 
 func onceUnder(ctx context.Context, claim dedup.Claim, b *Batch) (OnceResult, error) {
 	record, err := b.execute(claim.Context(ctx))
-	if err != nil {
-		return OnceResult{}, errors.Join(fmt.Errorf("pgstore: once: %w", err), claim.Release(ctx))
+	if err == nil {
+		err = claim.Complete(ctx, dedup.Completion{Record: record, Retention: b.Retention})
+		return OnceResult{Record: record}, err
 	}
-	err = claim.Complete(ctx, dedup.Completion{Record: record, Retention: b.Retention})
-	return OnceResult{Record: record}, err
+	if err := claim.Release(ctx); err != nil {
+		return OnceResult{}, err
+	}
+	return OnceResult{}, fmt.Errorf("pgstore: once: %w", err)
 }
 
 // execute runs the statements in ctx's transaction and returns the record.

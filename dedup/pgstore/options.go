@@ -119,6 +119,10 @@ func (c *config) checkIsolation() error {
 	return nil
 }
 
+// places says whether a claim puts its row into the table, because at the
+// transactions' isolation level it would not see another's.
+func (c *config) places() bool { return c.isolation != pgx.ReadCommitted }
+
 // orDefault replaces a zero by its default, and refuses what is negative.
 func orDefault[T time.Duration | int](option string, v *T, def T) error {
 	if *v < 0 {

@@ -18,7 +18,8 @@ type claim struct {
 	id      identity
 	req     dedup.ClaimRequest
 	fence   int64
-	depth   int // 0, or the number of its savepoint in another's transaction
+	place   []byte // where its row is, or nil
+	depth   int    // 0, or the number of its savepoint in another's transaction
 
 	mu      sync.Mutex
 	settled settlement
@@ -34,9 +35,9 @@ const (
 	released
 )
 
-func newClaim(sess *session, id identity, req dedup.ClaimRequest, fence int64) dedup.Answer {
+func newClaim(sess *session, id identity, req dedup.ClaimRequest, seen sighting) dedup.Answer {
 	sess.held = map[dedup.Key]struct{}{req.Key: {}}
-	c := &claim{session: sess, tx: newTransaction(sess), id: id, req: req, fence: fence}
+	c := &claim{session: sess, tx: newTransaction(sess), id: id, req: req, fence: seen.fence, place: seen.place}
 	return dedup.Answer{State: dedup.Claimed, Claim: c}
 }
 
@@ -129,9 +130,15 @@ func (c *claim) commit(ctx context.Context, completion dedup.Completion) error {
 }
 
 func (c *claim) addRecord(t *trip, completion dedup.Completion) {
+	sql := &c.session.store.sql
+	record, retention := notNull(completion.Record), int8Param(completion.Retention.Microseconds())
+	if c.place != nil {
+		t.add(&sql.fill, c.place, int8Param(c.fence), record, retention)
+		return
+	}
 	f := &c.req.Fingerprint
-	t.add(&c.session.store.sql.record, c.id.id, c.id.method, c.id.scope, int2Param(uint8(f.Version)), f.Sum[:],
-		int8Param(c.fence), notNull(completion.Record), int8Param(completion.Retention.Microseconds()))
+	t.add(&sql.record, c.id.id, c.id.method, c.id.scope, int2Param(uint8(f.Version)), f.Sum[:],
+		int8Param(c.fence), record, retention)
 }
 
 // explainComplete tells an operation that another has recorded from other

@@ -3,7 +3,6 @@ package pgstore
 import (
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -26,6 +25,11 @@ type statements struct {
 
 	record statement // with the identity, fingerprint, fence, record, retention
 
+	// For levels at which a transaction does not see what was committed after
+	// its first statement.
+	place statement // with the identity, fingerprint, lock; returns fence and place
+	fill  statement // with the place, fence, record, retention
+
 	all []statement // to be prepared on a connection
 }
 
@@ -37,7 +41,7 @@ func newStatements(c *config) statements {
 
 	record := o.insert() + ` VALUES ($1, $2, $3, $4, $5, $6, $7,
  clock_timestamp(), clock_timestamp() + $8 * interval '1 microsecond')`
-	if c.isolation != pgx.ReadCommitted {
+	if c.places() {
 		record = o.unlessRecorded(record)
 	}
 	s := statements{
@@ -62,9 +66,19 @@ func newStatements(c *config) statements {
 
 		record: newStatement(record, pgtype.ByteaOID, pgtype.ByteaOID, pgtype.ByteaOID,
 			pgtype.Int2OID, pgtype.ByteaOID, int8OID, pgtype.ByteaOID, int8OID),
+
+		place: newStatement(o.insert()+fmt.Sprintf(` SELECT $1, $2, $3, $4, $5, %s, '', clock_timestamp(), clock_timestamp()
+ WHERE %s ON CONFLICT DO NOTHING RETURNING fence, ctid`, o.nextFence(), o.tryLock("$6")),
+			pgtype.ByteaOID, pgtype.ByteaOID, pgtype.ByteaOID, pgtype.Int2OID, pgtype.ByteaOID, int8OID),
+		// By its place, because looking for it in an index could make the
+		// transaction fail. Nobody else sees the row, so it stays where it is.
+		fill: newStatement(fmt.Sprintf(`WITH made AS (UPDATE %s SET record = $3, completed_at = clock_timestamp(),
+ expires_at = clock_timestamp() + $4 * interval '1 microsecond' WHERE ctid = $1 AND fence = $2 RETURNING 1)
+ SELECT %s WHERE NOT EXISTS (SELECT FROM made)`, o.table(), o.refuse()),
+			pgtype.TIDOID, int8OID, pgtype.ByteaOID, int8OID),
 	}
 	s.all = []statement{s.begin, s.beginReadCommitted, s.commit, s.save, s.undo, s.release,
-		s.lock, s.await, s.limit, s.look, s.forget, s.record}
+		s.lock, s.await, s.limit, s.look, s.forget, s.record, s.place, s.fill}
 	return s
 }
 
