@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+
+	"github.com/retrysafe/retrysafe/ledgerdemo/currency"
 )
 
 // Debit is a debit that a client asked for.
@@ -16,8 +18,10 @@ type Debit struct {
 	Acknowledged bool
 }
 
-// Expectation is what clients know. All of it is in one currency.
+// Expectation is what clients know.
 type Expectation struct {
+	// Currency is that of every account and debit.
+	Currency string
 	// Opening is the balance of each account that debits are taken from,
 	// before the first.
 	Opening map[string]int64
@@ -35,8 +39,8 @@ type Report struct {
 	// Unanswered counts the debits that stand there and were not
 	// acknowledged.
 	Unanswered int
-	// BalanceExpected is what all accounts together should hold: the opening
-	// balances less every debit that was acknowledged.
+	// BalanceExpected is what all accounts together should hold, in minor
+	// units: the opening balances less every debit that was acknowledged.
 	BalanceExpected int64
 	// BalanceFound is what they hold.
 	BalanceFound int64
@@ -165,7 +169,8 @@ func (r *Report) balance(ctx context.Context, tx *sql.Tx, want Expectation) erro
 		}
 	}
 	if r.BalanceFound != r.BalanceExpected {
-		r.find("the accounts hold %d minor units, their owners count on %d", r.BalanceFound, r.BalanceExpected)
+		r.find("the accounts hold %s, their owners count on %s",
+			currency.Format(r.BalanceFound, want.Currency), currency.Format(r.BalanceExpected, want.Currency))
 	}
 	return nil
 }

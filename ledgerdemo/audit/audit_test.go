@@ -32,7 +32,7 @@ func newLedger(t *testing.T) (*ledger.Service, *sql.DB, Expectation) {
 		t.Fatal(err)
 	}
 	s := ledger.NewService(storage)
-	want := Expectation{Opening: map[string]int64{}}
+	want := Expectation{Currency: "EUR", Opening: map[string]int64{}}
 	for _, id := range []string{"a", "b"} {
 		if _, err := s.OpenAccount(t.Context(), &ledgerv1.OpenAccountRequest{AccountId: id, Currency: "EUR"}); err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func TestADoctoredLedgerIsFoundOut(t *testing.T) {
 			doctor: func(t *testing.T, s *ledger.Service, _ *sql.DB, want *Expectation) {
 				debit(t, s, want.Debits[3])
 			},
-			want:  []string{"debits that stand in the ledger more than once: 1", "the accounts hold 18900 minor units, their owners count on 19000"},
+			want:  []string{"debits that stand in the ledger more than once: 1", "the accounts hold EUR 189.00, their owners count on EUR 190.00"},
 			check: func(r *Report) bool { return r.Doubled == 1 && r.Executions == 11 && r.BalanceFound == 18900 },
 		},
 		{
@@ -134,7 +134,7 @@ func TestADoctoredLedgerIsFoundOut(t *testing.T) {
 			doctor: func(_ *testing.T, _ *ledger.Service, _ *sql.DB, want *Expectation) {
 				want.Debits = append(want.Debits, Debit{Reference: "gone", Account: "a", MinorUnits: 100, Acknowledged: true})
 			},
-			want:  []string{"debits that were acknowledged and do not stand in the ledger: 1", "count on 18900"},
+			want:  []string{"debits that were acknowledged and do not stand in the ledger: 1", "count on EUR 189.00"},
 			check: func(r *Report) bool { return r.Lost == 1 && r.Executions == 10 },
 		},
 		{
@@ -151,7 +151,7 @@ func TestADoctoredLedgerIsFoundOut(t *testing.T) {
 			doctor: func(_ *testing.T, _ *ledger.Service, _ *sql.DB, want *Expectation) {
 				want.Debits[3].Acknowledged = false
 			},
-			want:  []string{"debits that stand in the ledger, and their clients were told of a failure: 1", "count on 19100"},
+			want:  []string{"debits that stand in the ledger, and their clients were told of a failure: 1", "count on EUR 191.00"},
 			check: func(r *Report) bool { return r.Unanswered == 1 && r.Doubled == 0 && r.Lost == 0 },
 		},
 		{
@@ -205,7 +205,7 @@ func TestADoctoredLedgerIsFoundOut(t *testing.T) {
 			doctor: func(t *testing.T, _ *ledger.Service, db *sql.DB, _ *Expectation) {
 				exec(t, db, `UPDATE ledger_accounts SET balance = balance + 5 WHERE id = 'a'`)
 			},
-			want:  []string{"the accounts hold 19005 minor units", "accounts that do not hold the sum of their entries: 1"},
+			want:  []string{"the accounts hold EUR 190.05", "accounts that do not hold the sum of their entries: 1"},
 			check: func(r *Report) bool { return r.BalanceFound == 19005 },
 		},
 		{
@@ -213,7 +213,7 @@ func TestADoctoredLedgerIsFoundOut(t *testing.T) {
 			doctor: func(_ *testing.T, _ *ledger.Service, _ *sql.DB, want *Expectation) {
 				want.Opening["c"] = 1
 			},
-			want: []string{"their owners count on 19001"},
+			want: []string{"their owners count on EUR 190.01"},
 		},
 	}
 	for _, tt := range tests {
