@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"github.com/retrysafe/retrysafe/ledgerdemo/demo"
+	"github.com/retrysafe/retrysafe/ledgerdemo/faults"
+	"github.com/retrysafe/retrysafe/ledgerdemo/server"
+)
+
+const defaultAddr = "127.0.0.1:7420"
+
+const serveHelp = `Serves the ledger over gRPC until it is interrupted (Ctrl-C, SIGTERM), and
+then finishes the calls under way.
+
+The ledger is in one SQLite file. Debits and credits need an idempotency key;
+a repeat with the same key gets the first answer again, also after the server
+was killed and started anew. gRPC health checks and reflection are on, so that
+grpcurl and its like work without the .proto files. There is no encryption and
+no authentication: keep it on this machine.
+
+The flags under "faults" break debits on purpose; what is broken is told on
+standard output.`
+
+type serveFlags struct {
+	config        server.Config
+	without       []string
+	level         slog.Level
+	stopWithStdin bool
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var f serveFlags
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the ledger",
+		Long:  serveHelp,
+		Example: `  ledgerdemo serve
+  ledgerdemo serve --db /tmp/ledger.db --addr 127.0.0.1:0
+  ledgerdemo serve --lose-responses 0.5`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.serve(c, &f) },
+	}
+	c.Flags().SortFlags = false
+	c.Flags().StringVar(&f.config.Addr, "addr", defaultAddr, "TCP address to listen on; port 0 takes any free port")
+	c.Flags().StringVar(&f.config.DB, "db", "ledger.db", "database file, created where it does not exist")
+	c.Flags().StringSliceVar(&f.without, "without", nil, `leave out "dedup": then every attempt executes`)
+	c.Flags().TextVar(&f.level, "log-level", slog.LevelInfo, "log to standard error from this level on: DEBUG, INFO, WARN or ERROR")
+	c.Flags().BoolVar(&f.stopWithStdin, "stop-with-stdin", false, "stop when standard input ends, for programs that start this one")
+	c.Flags().Float64Var(&f.config.Faults.LoseResponses, "lose-responses", 0, "faults: share of debits, 0 to 1, whose response is lost after the commit")
+	c.Flags().Float64Var(&f.config.Faults.SlowAttempts, "slow-attempts", 0, "faults: share of debits, 0 to 1, that are held up")
+	c.Flags().DurationVar(&f.config.Faults.SlowBy, "slow-by", 0, "faults: by how much, such as 2s")
+	c.Flags().IntVar(&f.config.Faults.BurstEvery, "burst-every", 0, "faults: of every so many debits ...")
+	c.Flags().IntVar(&f.config.Faults.BurstLength, "burst-length", 0, "faults: ... refuse so many in a row, before they are executed")
+	c.Flags().Uint64Var(&f.config.Faults.Seed, "seed", 0, "faults: choose other debits")
+	return c
+}
+
+func (a *app) serve(c *cobra.Command, f *serveFlags) error {
+	without, err := parseWithout(f.without, "dedup")
+	if err != nil {
+		return usage(c, err)
+	}
+	if err := f.config.Faults.Validate(); err != nil {
+		return usage(c, err)
+	}
+	f.config.WithoutDedup = without["dedup"]
+	f.config.Logger = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: f.level}))
+	f.config.OnFault = func(k faults.Kind) { fmt.Fprintln(a.stdout, demo.FaultPrefix+k.String()) }
+	ctx := c.Context()
+	if f.stopWithStdin {
+		ctx = endsWith(ctx, a.stdin)
+	}
+	return server.Run(ctx, f.config, func(addr net.Addr) {
+		fmt.Fprintln(a.stdout, demo.ListeningPrefix+addr.String())
+	})
+}
+
+// endsWith returns a context that ends when r does. What reads r until then
+// lives as long as this process: a pipe's end comes with its writer's death.
+func endsWith(ctx context.Context, r io.Reader) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		_, _ = io.Copy(io.Discard, r) // whatever ends it, it has ended
+	}()
+	return ctx
+}
