@@ -26,7 +26,7 @@ func Run(ctx context.Context, c Config) (_ *Result, err error) {
 	}
 	dir, err := os.MkdirTemp("", "ledgerdemo-")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make a temporary folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, leave(dir, c)) }()
 	log, err := os.Create(filepath.Join(dir, "server.log"))
