@@ -89,4 +89,9 @@ func (e notInstalled) Error() string {
 	return fmt.Sprintf("testserver: set %s to the URL of a %s, or install %s", e.variable, e.server, e.install)
 }
 
+// alone says what a test needs that no server elsewhere can stand in for.
+func (e notInstalled) alone() string {
+	return "testserver: this test starts and stops a server of its own: install " + e.install
+}
+
 func (e notInstalled) Is(target error) bool { return target == ErrNotInstalled }

@@ -209,12 +209,16 @@ func TestAKilledProcessLeavesNoServerBehind(t *testing.T) {
 }
 
 func TestAMissingServerIsNamedWithItsCure(t *testing.T) {
-	err := error(notInstalled{variable: RedisVariable, server: "server", install: "Redis"})
+	missing := notInstalled{variable: RedisVariable, server: "server", install: "Redis"}
+	err := error(missing)
 	if !errors.Is(err, ErrNotInstalled) {
 		t.Error("it is not ErrNotInstalled")
 	}
 	if want := "testserver: set RETRYSAFE_REDIS_URL to the URL of a server, or install Redis"; err.Error() != want {
 		t.Errorf("it says %q, want %q", err, want)
+	}
+	if want := "testserver: this test starts and stops a server of its own: install Redis"; missing.alone() != want {
+		t.Errorf("it says %q, want %q", missing.alone(), want)
 	}
 }
 

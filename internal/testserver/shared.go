@@ -3,6 +3,7 @@ package testserver
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -106,6 +107,10 @@ func StartRedis(tb testing.TB, settings ...string) *Server {
 func own(tb testing.TB, launch func() (*Server, error)) *Server {
 	tb.Helper()
 	server, err := launch()
+	var missing notInstalled
+	if errors.As(err, &missing) {
+		tb.Fatal(missing.alone())
+	}
 	if err != nil {
 		tb.Fatal(err)
 	}
