@@ -11,10 +11,11 @@ import (
 
 // canonizer brings messages into canonical form. It first makes a tree of
 // records, sorts it from the leaves up, and then writes it once from the top:
-// however deep messages are nested, each byte is moved once.
+// however deep messages are nested, each byte is looked at once and moved once.
 type canonizer struct {
 	src   []byte
-	nodes []node
+	nodes []node // the records of messages that are sorted
+	open  []node // those of the messages being read, the outermost first
 	run   []node // records of one tag while they are being sorted
 }
 
@@ -36,7 +37,7 @@ var errMalformed = errors.New("malformed wire format")
 
 // appendCanonical appends the canonical form of src, of which p is the plan.
 func (c *canonizer) appendCanonical(dst, src []byte, p *plan) ([]byte, error) {
-	c.src, c.nodes = src, c.nodes[:0]
+	c.src, c.nodes, c.open = src, c.nodes[:0], c.open[:0]
 	top := node{stop: int32(len(src))}
 	err := c.grow(&top, p)
 	if err == nil {
@@ -48,68 +49,91 @@ func (c *canonizer) appendCanonical(dst, src []byte, p *plan) ([]byte, error) {
 
 // grow makes n, whose content is src[body:stop], a tree in canonical order.
 func (c *canonizer) grow(n *node, p *plan) error {
-	lo := len(c.nodes)
-	if err := c.split(int(n.body), int(n.stop), p); err != nil {
-		return err
-	}
-	hi := len(c.nodes)
-	for i := lo; i < hi; i++ {
-		child := c.nodes[i]
-		f := p.field(protowire.Number(child.num))
-		if f.message == nil || !child.encodes(f) {
-			continue
-		}
-		if err := c.grow(&child, f.message); err != nil {
+	base := len(c.open)
+	for at := n.body; at < n.stop; {
+		r, err := c.next(at, n.stop, p)
+		if err != nil {
 			return err
 		}
-		c.nodes[i] = child
+		at = r.end
 	}
-	n.tree, n.lo, n.hi = true, int32(lo), int32(hi)
-	c.sort(c.nodes[lo:hi])
-	n.size = 0
-	for i := lo; i < hi; i++ {
-		n.size += c.nodes[i].length()
-	}
+	c.close(n, base)
 	return nil
 }
 
-// split appends the records of src[from:to] to nodes, without ignored fields.
-func (c *canonizer) split(from, to int, p *plan) error {
-	for from < to {
-		num, typ, tagLen := protowire.ConsumeTag(c.src[from:to])
-		if tagLen < 0 {
-			return errMalformed
+// growGroup is grow for a group, whose content ends, within src[:limit], where
+// its end tag is found.
+func (c *canonizer) growGroup(n *node, limit int32, p *plan) error {
+	base := len(c.open)
+	for at := n.body; ; {
+		num, typ, tagLen := protowire.ConsumeTag(c.src[at:limit])
+		if typ == protowire.EndGroupType && tagLen > 0 {
+			if int32(num) != n.num {
+				return errMalformed
+			}
+			n.stop, n.end = at, at+int32(tagLen)
+			c.close(n, base)
+			return nil
 		}
-		value := c.src[from+tagLen : to]
-		n := protowire.ConsumeFieldValue(num, typ, value)
-		if n < 0 {
-			return errMalformed
+		r, err := c.next(at, limit, p)
+		if err != nil {
+			return err
 		}
-		end := from + tagLen + n
-		if !p.field(num).ignored {
-			body, stop := contentOf(num, typ, value[:n])
-			c.nodes = append(c.nodes, node{
-				num: int32(num), typ: typ,
-				start: int32(from), body: int32(from + tagLen + body),
-				stop: int32(from + tagLen + stop), end: int32(end),
-			})
-		}
-		from = end
+		at = r.end
 	}
-	return nil
 }
 
-// contentOf returns where the content of a valid value lies within it.
-func contentOf(num protowire.Number, typ protowire.Type, value []byte) (from, to int) {
-	switch typ {
-	case protowire.BytesType:
-		content, _ := protowire.ConsumeBytes(value)
-		return len(value) - len(content), len(value)
-	case protowire.StartGroupType:
-		content, _ := protowire.ConsumeGroup(num, value)
-		return 0, len(content)
+// next reads the record at src[at:limit], with all within it, and keeps it in
+// open unless it is ignored.
+func (c *canonizer) next(at, limit int32, p *plan) (node, error) {
+	num, typ, tagLen := protowire.ConsumeTag(c.src[at:limit])
+	if tagLen < 0 {
+		return node{}, errMalformed
 	}
-	return 0, len(value)
+	f := p.field(num)
+	n := node{num: int32(num), typ: typ, start: at, body: at + int32(tagLen)}
+	known := f.message != nil && !f.ignored && n.encodes(f)
+	if known && f.group {
+		// Were it measured first, each byte would be read at every level.
+		err := c.growGroup(&n, limit, f.message)
+		return c.keep(n), err
+	}
+	size := protowire.ConsumeFieldValue(num, typ, c.src[n.body:limit])
+	if size < 0 {
+		return node{}, errMalformed
+	}
+	n.end = n.body + int32(size)
+	n.stop = n.end
+	if f.ignored {
+		return n, nil
+	}
+	if typ == protowire.BytesType {
+		content, _ := protowire.ConsumeBytes(c.src[n.body:n.end])
+		n.body = n.end - int32(len(content))
+	}
+	if known {
+		if err := c.grow(&n, f.message); err != nil {
+			return node{}, err
+		}
+	}
+	return c.keep(n), nil
+}
+
+func (c *canonizer) keep(n node) node {
+	c.open = append(c.open, n)
+	return n
+}
+
+// close makes a tree of n and of the records that are open from base on.
+func (c *canonizer) close(n *node, base int) {
+	records := c.open[base:]
+	c.sort(records)
+	n.tree, n.lo, n.hi, n.size = true, int32(len(c.nodes)), int32(len(c.nodes)+len(records)), 0
+	for i := range records {
+		n.size += records[i].length()
+	}
+	c.nodes = append(c.nodes, records...)
+	c.open = c.open[:base]
 }
 
 // encodes reports whether the record is encoded as the message that f says.

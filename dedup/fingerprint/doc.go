@@ -65,6 +65,6 @@
 // the field is known and has no presence, and differ where it is unknown.
 //
 // Time and memory are linear in the size of the message, but for sorting; the
-// sort needs 36 bytes for each field of a message that is not in canonical
+// sort needs 72 bytes for each field of a message that is not in canonical
 // form already.
 package fingerprint

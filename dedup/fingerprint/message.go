@@ -84,6 +84,9 @@ func (s *scratch) put() {
 	if cap(s.nodes) > maxNodes {
 		s.nodes = nil
 	}
+	if cap(s.open) > maxNodes {
+		s.open = nil
+	}
 	if cap(s.run) > maxNodes {
 		s.run = nil
 	}

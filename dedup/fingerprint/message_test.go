@@ -269,11 +269,26 @@ func TestDeepMessagesTakeLinearTime(t *testing.T) {
 	}
 }
 
+// TestDeepGroupsTakeLinearTime is a tenth of a second's work. Were each level
+// measured before it is read, it would read 9 GB, twice.
+func TestDeepGroupsTakeLinearTime(t *testing.T) {
+	const depth = 9000
+	md := build(t, parseFile(t, legacy), "Node")
+	b := bytes.Repeat([]byte{1<<3 | 3}, depth)                  // branch begins
+	b = append(b, bytes.Repeat([]byte{15 << 3, 1}, 500_000)...) // an unknown number
+	b = append(b, bytes.Repeat([]byte{1<<3 | 4}, depth)...)     // and ends
+	var c canonizer
+	form, err := c.appendCanonical(nil, b, planOf(md))
+	if err != nil || !bytes.Equal(form, b) {
+		t.Errorf("%d bytes of %d, %v", len(form), len(b), err)
+	}
+}
+
 func TestLargeBuffersAreNotKept(t *testing.T) {
 	s := &scratch{wire: make([]byte, maxPooled+1), form: make([]byte, maxPooled+1)}
-	s.nodes, s.run = make([]node, maxNodes+1), make([]node, maxNodes+1)
+	s.nodes, s.open, s.run = make([]node, maxNodes+1), make([]node, maxNodes+1), make([]node, maxNodes+1)
 	s.put()
-	if s.wire != nil || s.form != nil || s.nodes != nil || s.run != nil {
+	if s.wire != nil || s.form != nil || s.nodes != nil || s.open != nil || s.run != nil {
 		t.Error("a large buffer went back to the pool")
 	}
 }
