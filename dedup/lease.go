@@ -7,23 +7,26 @@ import (
 	"time"
 )
 
-// lease keeps a claim alive while its handler runs. It is renewed at every
-// third of its length. Where it cannot be, it is reckoned from when the store
+// lease keeps a claim alive while its handler runs and its outcome is recorded.
+// It is renewed at every third of its length. Where it cannot be, it is reckoned from when the store
 // was last asked, which is never later than the store's own reckoning, and the
 // handler's context is cancelled when it has run out.
 type lease struct {
 	run *run
 
-	mu      sync.Mutex
-	timer   *time.Timer
-	ends    time.Time
-	stopped bool
-	renewal *boundContext // of the renewal under way, or nil
-	idle    sync.WaitGroup
+	mu       sync.Mutex
+	timer    *time.Timer
+	ends     time.Time
+	answered bool // the handler has
+	stopped  bool
+	renewal  *boundContext // of the renewal under way, or nil
+	idle     sync.WaitGroup
 }
 
 // leaseTick is the least time between two renewals.
 const leaseTick = time.Millisecond
+
+var errSlow = errors.New("dedup: the store took longer to answer than the lease lasts")
 
 // hold begins to renew the lease of a claim that was asked for at sent.
 func (l *lease) hold(r *run, sent time.Time) error {
@@ -36,11 +39,23 @@ func (l *lease) hold(r *run, sent time.Time) error {
 			return err
 		}
 		l.ends = sent.Add(r.op.Lease)
+		if !time.Now().Before(l.ends) {
+			return errSlow
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(max(time.Until(sent.Add(r.op.Lease/3)), leaseTick), l.tick)
 	return nil
+}
+
+// answer says that the handler has answered. Whether the claim is still its own
+// is then the settlement's to find out: a renewal that comes after it finds
+// nothing to renew.
+func (l *lease) answer() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answered = true
 }
 
 // stop ends the renewing and waits for a renewal that is under way.
@@ -66,9 +81,8 @@ func (l *lease) tick() {
 	}
 	sent := time.Now()
 	if !sent.Before(l.ends) {
-		l.stopped = true
-		l.mu.Unlock()
 		l.lose(nil)
+		l.mu.Unlock()
 		return
 	}
 	ctx := newBoundContext(l.run.detached, l.ends)
@@ -93,15 +107,19 @@ func (l *lease) tick() {
 	}
 	left := time.Until(l.ends)
 	if left <= 0 || errors.Is(err, ErrLeaseLost) {
-		l.stopped = true
 		l.lose(err)
 		return
 	}
 	l.timer.Reset(max(min(next-time.Since(sent), left), leaseTick))
 }
 
-// lose tells the handler that another may execute the operation now.
+// lose ends the renewing, and tells the handler, if it still runs, that another
+// may execute the operation now. The caller holds the lock.
 func (l *lease) lose(err error) {
+	l.stopped = true
+	if l.answered {
+		return
+	}
 	r := l.run
 	r.engine.logLost(r.detached, &r.op, err)
 	r.handler.end(ErrLeaseLost)

@@ -1,8 +1,10 @@
 package dedup_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,6 +150,52 @@ func TestAClaimWhoseAnswerTookLongerThanItsLeaseIsRenewedFirst(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNothingIsExecutedWhereTheStoreIsSlowerThanTheLease: when the renewal has
+// been answered, the lease that it gave has ended too.
+func TestNothingIsExecutedWhereTheStoreIsSlowerThanTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newHooked()
+		store.onClaim = func(_ context.Context, _ dedup.ClaimRequest, next func() (dedup.Answer, error)) (dedup.Answer, error) {
+			answer, err := next()
+			time.Sleep(2 * time.Second)
+			return answer, err
+		}
+		store.onRenew = func(_ context.Context, next func() error) error {
+			err := next()
+			time.Sleep(2 * time.Second)
+			return err
+		}
+		e := newEngine(t, store, dedup.WithLease(time.Second))
+		if _, err := e.Do(t.Context(), debit("k"), breaks); !errors.Is(err, dedup.ErrStoreUnavailable) {
+			t.Error(err)
+		}
+		if n := store.releases.Load(); n != 1 {
+			t.Errorf("released %d times", n)
+		}
+	})
+}
+
+// TestALeaseThatEndsWithTheSettlementIsNotLost: a renewal that the store sees
+// after the settlement finds no claim, and nobody should be alarmed.
+func TestALeaseThatEndsWithTheSettlementIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		store := newHooked()
+		store.onComplete = func(_ context.Context, _ dedup.Completion, next func() error) error {
+			err := next()
+			time.Sleep(time.Second)
+			return err
+		}
+		e := newEngine(t, store, dedup.WithLease(time.Second), dedup.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		if res, err := e.Do(t.Context(), debit("k"), done); err != nil || res.Unrecorded {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if store.renews.Load() == 0 || log.Len() > 0 {
+			t.Errorf("%d renewals; the log says %s", store.renews.Load(), &log)
+		}
+	})
 }
 
 func TestAnExecutionWhoseLeaseRanOutIsRecordedWhereNobodyTookOver(t *testing.T) {

@@ -45,6 +45,7 @@ func (c *call) execute(ctx context.Context, claim Claim) (Result, error) {
 	c.engine.held(ctx, &c.op, 1)
 	defer c.engine.held(ctx, &c.op, -1)
 	out, err := r.callFn(claim.Context(bound))
+	r.lease.answer()
 	return r.settle(out, err)
 }
 
