@@ -26,7 +26,7 @@ type Engine struct {
 // after the engine. The error reports every option that is wrong.
 func NewEngine(store Store, opts ...Option) (*Engine, error) {
 	s, err := newSettings(opts)
-	if store == nil {
+	if isNil(store) {
 		err = errors.Join(errors.New("dedup: NewEngine: store is nil"), err)
 	}
 	if err != nil {
@@ -115,6 +115,13 @@ func Do(ctx context.Context, store Store, op Operation, fn func(context.Context)
 		return Result{}, err
 	}
 	return e.Do(ctx, op, fn)
+}
+
+// isNil says whether store is nil, or the nil pointer of a variable that
+// nobody has set.
+func isNil(store Store) bool {
+	v := reflect.ValueOf(store)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // sharesStore says whether both engines work on one store.

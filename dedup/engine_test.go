@@ -348,9 +348,21 @@ func TestMistakesAreReportedAllAtOnce(t *testing.T) {
 			t.Errorf("%s is not named in: %v", name, err)
 		}
 	}
+	_, err = dedup.NewEngine((*dedup.Memory)(nil), dedup.WithRetention(1), dedup.WithLease(time.Millisecond-1))
+	for _, name := range []string{"store is nil", "WithRetention: 1ns is less than 1ms", "WithLease: 999.999µs is less than 1ms"} {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is not named in: %v", name, err)
+		}
+	}
 	store := newHooked()
 	e := newEngine(t, store)
 	fn, ran := counted(dedup.Outcome{})
+	_, err = e.Do(t.Context(), dedup.Operation{Key: debit("k").Key, Retention: 1, Lease: 1}, fn)
+	for _, name := range []string{"Operation.Retention: 1ns", "Operation.Lease: 1ns"} {
+		if err == nil || !strings.Contains(err.Error(), name) || errors.Is(err, dedup.ErrStoreUnavailable) {
+			t.Errorf("%s is not named in: %v", name, err)
+		}
+	}
 	_, err = e.Do(t.Context(), dedup.Operation{Retention: -1, Lease: -1, MaxExecution: -1, OnUnknown: 9}, fn)
 	for _, name := range []string{"Key.ID", "Retention", "Lease", "MaxExecution", "unknown_policy_9"} {
 		if err == nil || !strings.Contains(err.Error(), name) {

@@ -15,9 +15,11 @@ type Operation struct {
 	// refused. The zero Fingerprint is one value like any other: requests that
 	// all have it are not told apart.
 	Fingerprint Fingerprint
-	// Retention is how long the outcome is remembered. 0: the engine's.
+	// Retention is how long the outcome is remembered, 1 ms or more. 0: the
+	// engine's.
 	Retention time.Duration
-	// Lease is how long the claim lives without being renewed. 0: the engine's.
+	// Lease is how long the claim lives without being renewed, 1 ms or more. 0:
+	// the engine's.
 	Lease time.Duration
 	// MaxExecution bounds the execution. 0: the engine's.
 	MaxExecution time.Duration
@@ -33,7 +35,9 @@ type UnknownPolicy uint8
 const (
 	// Reexecute executes it again, under a higher fence.
 	Reexecute UnknownPolicy = iota
-	// Reject answers [ErrOutcomeUnknown].
+	// Reject answers [ErrOutcomeUnknown]. That may also be the answer where it
+	// never executed: its process died between claim and execution, or the
+	// store gave the claim and could not be reached any more to say so.
 	Reject
 )
 
@@ -75,8 +79,8 @@ func (op Operation) complete(s *settings) (Operation, error) {
 		badPolicy = fmt.Errorf("dedup: Operation.OnUnknown: %v does not exist", op.OnUnknown)
 	}
 	err := errors.Join(noKey, badPolicy,
-		orDefault("Operation.Retention", &op.Retention, s.retention),
-		orDefault("Operation.Lease", &op.Lease, s.lease),
+		orKept("Operation.Retention", &op.Retention, s.retention),
+		orKept("Operation.Lease", &op.Lease, s.lease),
 		orDefault("Operation.MaxExecution", &op.MaxExecution, s.maxExecution),
 	)
 	return op, err

@@ -19,7 +19,8 @@ const (
 )
 
 // Option configures an [Engine]. Zero always means the default; what is
-// negative is an error of [NewEngine] that names the option.
+// negative is an error of [NewEngine] that names the option, and so is a time
+// that stores keep, a lease or a retention, of less than a millisecond.
 type Option func(*settings)
 
 type settings struct {
@@ -105,8 +106,8 @@ func newSettings(opts []Option) (settings, error) {
 		}
 	}
 	err := errors.Join(
-		orDefault("WithRetention", &s.retention, DefaultRetention),
-		orDefault("WithLease", &s.lease, DefaultLease),
+		orKept("WithRetention", &s.retention, DefaultRetention),
+		orKept("WithLease", &s.lease, DefaultLease),
 		orDefault("WithMaxExecution", &s.maxExecution, DefaultMaxExecution),
 		orDefault("WithWait", &s.wait, DefaultWait),
 		orDefault("WithMaxWaiters", &s.maxWaiters, DefaultMaxWaiters),
@@ -128,4 +129,13 @@ func orDefault[T time.Duration | int](option string, v *T, def T) error {
 		*v = def
 	}
 	return nil
+}
+
+// orKept is orDefault for a time that a store keeps. No store keeps less than a
+// millisecond, so that every call would fail.
+func orKept(option string, d *time.Duration, def time.Duration) error {
+	if 0 < *d && *d < time.Millisecond {
+		return fmt.Errorf("dedup: %s: %v is less than 1ms", option, *d)
+	}
+	return orDefault(option, d, def)
 }
