@@ -39,7 +39,7 @@
 // this package are.
 //
 // Streaming methods are not deduplicated: a stream has no one request and no
-// one response to keep.
+// one response to keep. A policy that asks for a key there is an error.
 //
 // # What handlers should know
 //

@@ -144,6 +144,10 @@ func WithTracerProvider(p trace.TracerProvider) ServerOption {
 // a key, against what the .proto says. A pattern is "/package.Service/Method",
 // "/package.Service/*" or "*"; the most specific one wins. On the client, methods
 // that are KeyOptional or KeyRequired get a key.
+//
+// A wide pattern selects every unary method within it, also those that others
+// call without a key: with "*", KeyRequired refuses health checks. A pattern that
+// names a streaming method, and asks for a key there, is an error.
 func WithMethodKey(pattern string, r Requirement) Option { return keyOption{pattern, r} }
 
 type keyOption struct {
@@ -166,5 +170,8 @@ func (t *keyTable) add(o keyOption) {
 	}
 	if err := t.Set(o.pattern, o.requirement); err != nil {
 		t.errs = append(t.errs, fmt.Errorf("idempotency: WithMethodKey: %w", err))
+	}
+	if d, ok := method.Describe(o.pattern); ok && o.requirement > KeyNone && streams(d.Method) {
+		t.errs = append(t.errs, fmt.Errorf("idempotency: WithMethodKey: pattern %q: %w", o.pattern, errStreams))
 	}
 }

@@ -91,12 +91,15 @@ func describe(fullMethod string) (*policy, error) {
 
 func policyOf(said *retrysafev1.MethodPolicy, m protoreflect.MethodDescriptor) (*policy, error) {
 	p := &policy{response: m.Output().FullName(), keyField: protoreflect.Name(said.GetKeyField())}
-	var errs [5]error
+	var errs [6]error
 	p.requirement, errs[0] = requirementOf(said.GetKey())
 	p.onUnknown, errs[1] = unknownPolicyOf(said.GetOnUnknownOutcome())
-	p.retention, errs[2] = durationOf("retention", said.GetRetention())
-	p.maxExecution, errs[3] = durationOf("max_execution", said.GetMaxExecution())
+	p.retention, errs[2] = durationOf("retention", said.GetRetention(), minRetention)
+	p.maxExecution, errs[3] = durationOf("max_execution", said.GetMaxExecution(), 1)
 	errs[4] = checkKeyField(p.keyField, m.Input())
+	if p.keyed() && streams(m) {
+		errs[5] = fmt.Errorf("key: %w", errStreams)
+	}
 	return p, errors.Join(errs[:]...)
 }
 
@@ -122,7 +125,10 @@ func unknownPolicyOf(u retrysafev1.MethodPolicy_UnknownOutcome) (dedup.UnknownPo
 	return 0, fmt.Errorf("on_unknown_outcome: %v is not known", u)
 }
 
-func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
+// minRetention is the shortest that stores keep.
+const minRetention = time.Millisecond
+
+func durationOf(field string, d *durationpb.Duration, least time.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil
 	}
@@ -132,7 +138,16 @@ func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
 	if d.AsDuration() <= 0 {
 		return 0, fmt.Errorf("%s: %v is not positive", field, d.AsDuration())
 	}
+	if d.AsDuration() < least {
+		return 0, fmt.Errorf("%s: %v is less than %v", field, d.AsDuration(), least)
+	}
 	return d.AsDuration(), nil
+}
+
+var errStreams = errors.New("the method streams, and streams are not deduplicated")
+
+func streams(m protoreflect.MethodDescriptor) bool {
+	return m.IsStreamingClient() || m.IsStreamingServer()
 }
 
 func checkKeyField(name protoreflect.Name, request protoreflect.MessageDescriptor) error {

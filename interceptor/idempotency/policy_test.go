@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,34 @@ func TestAWrongPolicyNamesItsFields(t *testing.T) {
 	zero := &retrysafev1.MethodPolicy{Retention: new(durationpb.Duration)}
 	if _, err := policyOf(zero, m); err == nil || !strings.Contains(err.Error(), "retention: 0s is not positive") {
 		t.Errorf("a retention of zero: %v", err)
+	}
+	short := &retrysafev1.MethodPolicy{Retention: durationpb.New(time.Millisecond - 1)}
+	if _, err := policyOf(short, m); err == nil || !strings.Contains(err.Error(), "retention: 999.999µs is less than 1ms") {
+		t.Errorf("a retention that no store keeps: %v", err)
+	}
+}
+
+func TestAStreamTakesNoKey(t *testing.T) {
+	const watch = "/grpc.health.v1.Health/Watch"
+	d, ok := method.Describe(watch)
+	if !ok {
+		t.Fatal("no descriptor")
+	}
+	for key, good := range map[retrysafev1.MethodPolicy_Key]bool{
+		retrysafev1.MethodPolicy_KEY_UNSPECIFIED: true, retrysafev1.MethodPolicy_KEY_NONE: true,
+		retrysafev1.MethodPolicy_KEY_OPTIONAL: false, retrysafev1.MethodPolicy_KEY_REQUIRED: false,
+	} {
+		if _, err := policyOf(&retrysafev1.MethodPolicy{Key: key}, d.Method); errors.Is(err, errStreams) == good {
+			t.Errorf("%v: %v", key, err)
+		}
+	}
+	for pattern, good := range map[string]bool{watch: false, "/grpc.health.v1.Health/*": true, "*": true} {
+		if _, err := UnaryClientInterceptor(WithMethodKey(pattern, KeyRequired)); errors.Is(err, errStreams) == good {
+			t.Errorf("%s: %v", pattern, err)
+		}
+		if _, err := UnaryClientInterceptor(WithMethodKey(pattern, KeyNone)); err != nil {
+			t.Errorf("%s: %v", pattern, err)
+		}
 	}
 }
 
