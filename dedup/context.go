@@ -2,6 +2,8 @@ package dedup
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +50,10 @@ func (c *boundContext) end(cause error) {
 		c.cancel(cause)
 	}
 }
+
+// Format implements [fmt.Formatter]. Contexts are printed, in logs above all, and
+// what is in this one is not to be seen, nor read while it changes.
+func (c *boundContext) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "dedup.Context") }
 
 func (c *boundContext) ended() bool {
 	c.mu.Lock()

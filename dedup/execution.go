@@ -9,7 +9,7 @@ import (
 // [ExecutionFromContext].
 type Execution struct {
 	engine   *Engine
-	key      Key
+	key      *Key // printed as an address, where the execution is printed as a value
 	claim    Claim
 	class    Class // what the handler overruled, or 0
 	deadline time.Time
@@ -24,6 +24,12 @@ func ExecutionFromContext(ctx context.Context) (*Execution, bool) {
 }
 
 type executionKey struct{}
+
+// String returns the operation's method, and nothing of its scope or ID.
+func (ex *Execution) String() string { return ex.key.String() }
+
+// GoString is String's twin for %#v.
+func (ex *Execution) GoString() string { return "dedup.Execution{Method:" + ex.key.Method + "}" }
 
 // Fence rises with every execution of the operation. A resource that
 // remembers the highest fence it has seen can refuse what an earlier, slower
@@ -46,7 +52,7 @@ func (ex *Execution) Settle(c Class) { ex.class = c }
 // e's store.
 func (ex *Execution) executes(e *Engine, key Key) bool {
 	for ; ex != nil; ex = ex.outer {
-		if ex.key == key && ex.engine.sharesStore(e) {
+		if *ex.key == key && ex.engine.sharesStore(e) {
 			return true
 		}
 	}

@@ -233,3 +233,31 @@ func TestAKeyDoesNotShowItself(t *testing.T) {
 		}
 	}
 }
+
+// TestAnExecutionDoesNotShowItsKey prints it, and the context that has it, as a
+// handler's log might.
+func TestAnExecutionDoesNotShowItsKey(t *testing.T) {
+	e := newEngine(t, dedup.NewMemory())
+	op := dedup.Operation{Key: dedup.Key{Scope: "secret-scope", Method: "/m.S/M", ID: "secret-id"}}
+	_, err := e.Do(t.Context(), op, func(ctx context.Context) (dedup.Outcome, error) {
+		ex, _ := dedup.ExecutionFromContext(ctx)
+		var out bytes.Buffer
+		for _, h := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
+			slog.New(h).Info("x", "execution", ex, "value", *ex, "ctx", ctx)
+		}
+		for _, v := range []any{ex, ctx, context.WithoutCancel(ctx)} {
+			fmt.Fprintf(&out, "%v %+v %#v %s %q\n", v, v, v, v, v)
+		}
+		fmt.Fprintf(&out, "%v %+v %#v\n", *ex, *ex, *ex)
+		if strings.Contains(out.String(), "secret") {
+			t.Error(out.String())
+		}
+		if s := fmt.Sprintf("%v %#v", ex, ex); s != "/m.S/M dedup.Execution{Method:/m.S/M}" {
+			t.Error(s)
+		}
+		return dedup.Outcome{}, nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

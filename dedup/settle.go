@@ -29,7 +29,7 @@ func (c *call) execute(ctx context.Context, claim Claim) (Result, error) {
 	if c.joined != nil && c.transactional() && c.joined.deadline.Before(deadline) {
 		deadline = c.joined.deadline
 	}
-	r.execution = Execution{engine: c.engine, key: c.op.Key, claim: claim, deadline: deadline, outer: c.outer}
+	r.execution = Execution{engine: c.engine, key: &c.op.Key, claim: claim, deadline: deadline, outer: c.outer}
 	bound := r.handler.begin(r.detached, deadline)
 	bound.execution = &r.execution
 	defer bound.end(nil)

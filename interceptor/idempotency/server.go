@@ -109,7 +109,7 @@ func (s *Server) Intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 	}
 	ctx, end := s.telemetry.span(ctx, info.FullMethod)
 	defer end()
-	c := call{server: s, policy: p, req: req, handler: handler, incoming: key.IncomingContext{Key: k}}
+	c := call{server: s, policy: p, req: req, handler: handler, incoming: key.NewIncomingContext(k)}
 	return c.answer(ctx, op)
 }
 

@@ -3,6 +3,7 @@ package key
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"google.golang.org/grpc/metadata"
 
@@ -14,9 +15,13 @@ type (
 	incomingKey struct{}
 )
 
+// chosen is a key that does not show itself: a context that is printed, as in a
+// log, shows the strings that it holds.
+type chosen struct{ key string }
+
 // WithOutgoing returns a context whose calls carry key.
 func WithOutgoing(ctx context.Context, key string) context.Context {
-	return context.WithValue(ctx, outgoingKey{}, key)
+	return context.WithValue(ctx, outgoingKey{}, &chosen{key})
 }
 
 // Outgoing returns the key that the caller chose for the call about to be made
@@ -24,7 +29,7 @@ func WithOutgoing(ctx context.Context, key string) context.Context {
 // that the metadata already has it. The error wraps [ErrInvalid] where the key
 // is malformed, comes twice, or differs between the two places.
 func Outgoing(ctx context.Context) (key string, inMetadata, ok bool, err error) {
-	chosen, ok := ctx.Value(outgoingKey{}).(string)
+	chosen, ok := Chosen(ctx)
 	if ok {
 		if err := Validate(chosen); err != nil {
 			return "", false, false, err
@@ -44,11 +49,20 @@ func Outgoing(ctx context.Context) (key string, inMetadata, ok bool, err error) 
 }
 
 // IncomingContext is the context of a handler that executes the operation
-// named by Key. Calls made with it do not carry the key. It is a type, so that
-// it can be a part of what its maker allocates anyway.
+// named by a key. Calls made with it do not carry the key. It is a type, so that
+// it can be a part of what its maker allocates anyway. However it is printed or
+// encoded, it does not show the key.
 type IncomingContext struct {
 	context.Context
-	Key string
+	key string
+}
+
+// NewIncomingContext returns one that has no Context yet.
+func NewIncomingContext(key string) IncomingContext { return IncomingContext{key: key} }
+
+// Format implements [fmt.Formatter].
+func (c *IncomingContext) Format(f fmt.State, _ rune) {
+	_, _ = io.WriteString(f, "key.IncomingContext")
 }
 
 // Value implements [context.Context].
@@ -61,7 +75,7 @@ func (c *IncomingContext) Value(k any) any {
 
 // WithIncoming returns an [IncomingContext].
 func WithIncoming(ctx context.Context, key string) context.Context {
-	return &IncomingContext{Context: ctx, Key: key}
+	return &IncomingContext{Context: ctx, key: key}
 }
 
 // Incoming returns the key of the operation that a handler executes.
@@ -70,13 +84,16 @@ func Incoming(ctx context.Context) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	return in.Key, true
+	return in.key, true
 }
 
 // Chosen returns the key that [WithOutgoing] put into ctx.
 func Chosen(ctx context.Context) (string, bool) {
-	key, ok := ctx.Value(outgoingKey{}).(string)
-	return key, ok
+	c, ok := ctx.Value(outgoingKey{}).(*chosen)
+	if !ok {
+		return "", false
+	}
+	return c.key, true
 }
 
 // FromIncomingMetadata returns the key that an incoming call carries. The

@@ -1,8 +1,11 @@
 package key_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -107,6 +110,25 @@ func TestOutgoingFindsTheCallersKey(t *testing.T) {
 				t.Errorf("Outgoing = %q, %t, %t, %v", k, inMetadata, ok, err)
 			}
 		})
+	}
+}
+
+// TestAContextDoesNotShowItsKey prints contexts that hold a key, as a log might.
+func TestAContextDoesNotShowItsKey(t *testing.T) {
+	const secret = "secret-key"
+	for name, ctx := range map[string]context.Context{
+		"outgoing": key.WithOutgoing(context.Background(), secret),
+		"incoming": key.WithIncoming(context.Background(), secret),
+	} {
+		below := context.WithoutCancel(ctx)
+		var out bytes.Buffer
+		for _, h := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
+			slog.New(h).Info("x", "ctx", ctx, "below", below)
+		}
+		fmt.Fprintf(&out, "%v %+v %#v %s %v %+v %#v %s", ctx, ctx, ctx, ctx, below, below, below, below)
+		if strings.Contains(out.String(), secret) {
+			t.Errorf("%s: %s", name, &out)
+		}
 	}
 }
 
