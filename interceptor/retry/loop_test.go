@@ -353,6 +353,7 @@ func TestARepliesOfAnyTypeIsReset(t *testing.T) {
 		}
 		_ = newInterceptor(t, retry.WithMethodSafety("*", retry.SafetySafe))(t.Context(), method, nil, new(frame), nil, s)
 		_ = newInterceptor(t, retry.WithMethodSafety("*", retry.SafetySafe))(t.Context(), method, nil, (*frame)(nil), nil, answering(errDown).invoke)
+		_ = newInterceptor(t, retry.WithMethodSafety("*", retry.SafetySafe))(t.Context(), method, nil, (*wrapperspb.StringValue)(nil), nil, answering(errDown).invoke)
 		_ = newInterceptor(t, retry.WithMethodSafety("*", retry.SafetySafe))(t.Context(), method, nil, nil, nil, answering(errDown).invoke)
 		if !slices.Equal(left, []int{0, 0, 0}) {
 			t.Errorf("attempts found %v bytes in their reply", left)

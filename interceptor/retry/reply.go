@@ -11,6 +11,9 @@ import (
 // reset makes reply as new before it is filled again, so that nothing of an
 // earlier attempt is left in it.
 func reset(reply any) {
+	if isNil(reply) {
+		return
+	}
 	if m, ok := messageOf(reply); ok {
 		proto.Reset(m)
 		return
@@ -19,7 +22,7 @@ func reset(reply any) {
 		r.Reset()
 		return
 	}
-	if v := reflect.ValueOf(reply); v.Kind() == reflect.Pointer && !v.IsNil() {
+	if v := reflect.ValueOf(reply); v.Kind() == reflect.Pointer {
 		v.Elem().SetZero()
 	}
 }
