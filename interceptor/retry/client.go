@@ -3,7 +3,6 @@ package retry
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -39,13 +38,7 @@ type station struct {
 // in the retry policies of the .proto files in this program.
 func newClient(opts []Option) (*client, error) {
 	var conf config
-	for i, o := range opts {
-		if o == nil {
-			conf.wrong("option %d is nil", i)
-			continue
-		}
-		o(&conf)
-	}
+	conf.apply(opts)
 	c := &client{
 		owner:       cmp.Or(conf.owner, DefaultOwner),
 		sharedStore: conf.sharedStore,
@@ -61,8 +54,8 @@ func newClient(opts []Option) (*client, error) {
 	conf.errs = append(conf.errs, checkRegistry()...)
 	c.telemetry = conf.newTelemetry()
 	c.planner.observed = c.log != nil || c.telemetry != nil
-	if len(conf.errs) > 0 {
-		return nil, fmt.Errorf("retry: %w", errors.Join(conf.errs...))
+	if err := conf.failed(); err != nil {
+		return nil, err
 	}
 	for i, conn := range conf.failover {
 		c.failover = append(c.failover, station{conn: conn, target: c.targets.ofConn(conn, i)})

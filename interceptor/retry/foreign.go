@@ -2,7 +2,6 @@ package retry
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
@@ -57,7 +56,8 @@ func countsAbove(values []string, n int64) bool {
 // foreignCounter counts calls that a foreign layer retried.
 type foreignCounter struct{ calls metric.Int64Counter }
 
-func newForeignCounter(p metric.MeterProvider) (foreignCounter, error) {
+func (c *config) newForeignCounter() foreignCounter {
+	p := c.meterProvider
 	if p == nil {
 		p = noop.NewMeterProvider()
 	}
@@ -65,9 +65,9 @@ func newForeignCounter(p metric.MeterProvider) (foreignCounter, error) {
 		metric.WithUnit("{call}"),
 		metric.WithDescription("Calls that show a retry layer beside the owner of the hop."))
 	if err != nil {
-		return foreignCounter{}, fmt.Errorf("WithMeterProvider: %w", err)
+		c.wrong("WithMeterProvider: %w", err)
 	}
-	return foreignCounter{calls}, nil
+	return foreignCounter{calls}
 }
 
 func (c foreignCounter) add(ctx context.Context, method, layer string) {

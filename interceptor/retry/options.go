@@ -2,6 +2,7 @@ package retry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -39,6 +40,25 @@ type config struct {
 type entry[T any] struct {
 	option, pattern string
 	value           T
+}
+
+// apply lets each option say its part.
+func (c *config) apply(opts []Option) {
+	for i, o := range opts {
+		if o == nil {
+			c.wrong("option %d is nil", i)
+			continue
+		}
+		o(c)
+	}
+}
+
+// failed returns every mistake in one error, or nil.
+func (c *config) failed() error {
+	if len(c.errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("retry: %w", errors.Join(c.errs...))
 }
 
 func (c *config) wrong(format string, args ...any) {
@@ -170,10 +190,11 @@ func WithLogger(l *slog.Logger) Option {
 // lists. Default: none.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(c *config) {
-		c.meterProvider = p
 		if isNil(p) {
 			c.wrong("WithMeterProvider: the provider is nil")
+			return
 		}
+		c.meterProvider = p
 	}
 }
 
@@ -181,10 +202,11 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 // for each of its attempts. Default: none.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(c *config) {
-		c.tracerProvider = p
 		if isNil(p) {
 			c.wrong("WithTracerProvider: the provider is nil")
+			return
 		}
+		c.tracerProvider = p
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
@@ -52,6 +54,8 @@ func TestEachMistakeNamesItsOption(t *testing.T) {
 		{"WithLogger: the logger is nil", retry.WithLogger(nil)},
 		{"WithMeterProvider: the provider is nil", retry.WithMeterProvider(nil)},
 		{"WithTracerProvider: the provider is nil", retry.WithTracerProvider(nil)},
+		{"WithMeterProvider: the provider is nil", retry.WithMeterProvider((*sdkmetric.MeterProvider)(nil))},
+		{"WithTracerProvider: the provider is nil", retry.WithTracerProvider((*sdktrace.TracerProvider)(nil))},
 		{"WithOnRetry: the function is nil", retry.WithOnRetry(nil)},
 		{"WithOnExhausted: the function is nil", retry.WithOnExhausted(nil)},
 	} {

@@ -30,18 +30,11 @@ import (
 // servers. The error reports every mistake in them.
 func UnaryServerInterceptor(opts ...Option) (grpc.UnaryServerInterceptor, error) {
 	var c config
-	for _, opt := range opts {
-		if opt != nil {
-			opt(&c)
-		}
-	}
+	c.apply(opts)
 	c.refuseClientOptions()
 	s := &server{reject: c.rejectForeign, peers: peers{logger: c.logger}}
-	if err := errors.Join(c.errs...); err != nil {
-		return nil, err
-	}
-	var err error
-	if s.foreign, err = newForeignCounter(c.meterProvider); err != nil {
+	s.foreign = c.newForeignCounter()
+	if err := c.failed(); err != nil {
 		return nil, err
 	}
 	return s.intercept, nil

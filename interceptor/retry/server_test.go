@@ -351,6 +351,10 @@ func TestOptionsOfTheOtherSideAreRefused(t *testing.T) {
 		!strings.Contains(err.Error(), "WithLogger") || !strings.Contains(err.Error(), "WithMeterProvider") {
 		t.Errorf("nil options: %v", err)
 	}
+	if _, err := retry.UnaryServerInterceptor(nil, retry.WithMeterProvider((*metric.MeterProvider)(nil))); err == nil ||
+		!strings.Contains(err.Error(), "option 0 is nil") || !strings.Contains(err.Error(), "WithMeterProvider") {
+		t.Errorf("a nil option and a nil provider: %v", err)
+	}
 }
 
 // An error of OWNED_UPSTREAM says that the owner above has attempts left.
