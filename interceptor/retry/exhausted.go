@@ -79,8 +79,18 @@ type ExhaustedError struct {
 	// Waited is the time spent between attempts.
 	Waited time.Duration
 
-	key string
+	key *secret // nil: none
 	err error
+}
+
+// secret holds a key behind a pointer, which fmt does not follow in a field.
+type secret struct{ key string }
+
+func newSecret(key string) *secret {
+	if key == "" {
+		return nil
+	}
+	return &secret{key}
 }
 
 // Error names the method, the reason and the last attempt's error. It never
@@ -102,11 +112,11 @@ func (e *ExhaustedError) GRPCStatus() *status.Status { return statusOf(e.err) }
 // IdempotencyKey returns the key that every attempt carried, or "" where they
 // carried none. A later call with that key, through idempotency.WithKey,
 // continues this operation instead of starting another. Keep it out of logs.
-func (e *ExhaustedError) IdempotencyKey() string { return e.key }
-
-// GoString keeps the key out of %#v.
-func (e *ExhaustedError) GoString() string {
-	return fmt.Sprintf("&retry.ExhaustedError{Reason:%v, Method:%q, Attempts:%d, Waited:%v}", e.Reason, e.Method, e.Attempts, e.Waited)
+func (e *ExhaustedError) IdempotencyKey() string {
+	if e.key == nil {
+		return ""
+	}
+	return e.key.key
 }
 
 // canceledError is what a caller gets that cancelled between two attempts.

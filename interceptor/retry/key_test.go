@@ -2,6 +2,8 @@ package retry_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -63,6 +65,28 @@ func TestAllAttemptsCarryOneKey(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestNoFormatOfTheErrorShowsTheKey(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		err := newClient(t, answering(errDown), keyed).call(idempotency.WithKey(t.Context(), "order-42"))
+		ex := exhausted(t, err, retry.ReasonMaxAttempts)
+		inJSON, jsonErr := json.Marshal(ex)
+		if jsonErr != nil {
+			t.Fatal(jsonErr)
+		}
+		shown := []string{string(inJSON)}
+		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+			for _, v := range []any{ex, *ex, struct{ Err any }{ex}, struct{ Err any }{*ex}, []error{ex}} {
+				shown = append(shown, fmt.Sprintf(format, v))
+			}
+		}
+		for _, s := range shown {
+			if strings.Contains(s, "order-42") || strings.Contains(s, "6f726465722d3432") {
+				t.Errorf("shows the key: %s", s)
+			}
+		}
+	})
 }
 
 func TestCallsHaveKeysOfTheirOwn(t *testing.T) {
