@@ -371,6 +371,25 @@ func TestAllowedHeadersAndTrailersAreReplayed(t *testing.T) {
 	}
 }
 
+// TestAHandlerCannotMarkItsAnswerAsAReplay: one that passes on what another
+// server sent would, without meaning to.
+func TestAHandlerCannotMarkItsAnswerAsAReplay(t *testing.T) {
+	s := serve(t, dedup.NewMemory(), func(ctx context.Context, _ string, _ *errdetails.RequestInfo) (*errdetails.ResourceInfo, error) {
+		mark := metadata.Pairs("Idempotency-Replayed", "true", "etag", "v1")
+		if err := errors.Join(grpc.SetHeader(ctx, mark), grpc.SetTrailer(ctx, mark)); err != nil {
+			t.Error(err)
+		}
+		return &errdetails.ResourceInfo{}, nil
+	})
+	first, again := s.call(withKey(t, "k1"), place, request("a")), s.call(withKey(t, "k1"), place, request("a"))
+	if header, trailer := first.replayed(); header || trailer || first.header["etag"] == nil || first.trailer["etag"] == nil {
+		t.Errorf("the first answer: header %v, trailer %v", first.header, first.trailer)
+	}
+	if header, trailer := again.replayed(); !header || trailer {
+		t.Errorf("the replay: header %v, trailer %v", again.header, again.trailer)
+	}
+}
+
 func TestHeadersLeaveWithTheAnswerOnly(t *testing.T) {
 	release := make(chan struct{})
 	sent := make(chan struct{})

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/retrysafe/retrysafe/interceptor/internal/wire"
 )
 
 // heldStream is the transport stream that a handler sees. It holds back the
@@ -63,11 +65,15 @@ func (s *heldStream) SetTrailer(md metadata.MD) error {
 	return nil
 }
 
-// settle ends what the handler may set, and returns it.
+// settle ends what the handler may set, and returns it. The mark of a replay is
+// not among it: a handler that passes on what it got from another server may
+// have set it, and this is no replay.
 func (s *heldStream) settle() (header, trailer metadata.MD) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settled = true
+	delete(s.header, wire.ReplayedHeader)
+	delete(s.trailer, wire.ReplayedHeader)
 	return s.header, s.trailer
 }
 
