@@ -22,13 +22,15 @@ type policy struct {
 	maxExecution time.Duration
 	onUnknown    dedup.UnknownPolicy
 	keyField     protoreflect.Name     // "": the key travels in metadata alone
-	response     protoreflect.FullName // "": not known
+	response     protoreflect.FullName // "": the registry does not have the method
 }
 
 // keyed says whether calls of the method may carry a key.
 func (p *policy) keyed() bool { return p.requirement >= KeyOptional }
 
-// policies resolves each method once, on its first call.
+// policies resolves each method once, on its first call, where the registry has
+// it. Others are resolved at each call: a client that passes on what others call
+// may call any number of them.
 type policies struct {
 	keys     *method.Table[Requirement]
 	resolved sync.Map // full method to *policy
@@ -71,6 +73,9 @@ func (ps *policies) of(fullMethod string) (*policy, error) {
 	}
 	if r, ok := ps.keys.Lookup(fullMethod); ok {
 		p.requirement = r
+	}
+	if p.response == "" {
+		return p, nil
 	}
 	kept, _ := ps.resolved.LoadOrStore(fullMethod, p)
 	return kept.(*policy), nil

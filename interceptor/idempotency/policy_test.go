@@ -66,6 +66,29 @@ func TestAWrongPolicyNamesItsFields(t *testing.T) {
 	}
 }
 
+func TestMethodsThatAreNotKnownAreNotKept(t *testing.T) {
+	var keys keyTable
+	keys.add(keyOption{"*", KeyOptional})
+	ps, err := newPolicies(&keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := func() (n int) {
+		ps.resolved.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	for _, fullMethod := range []string{"/a.B/C", "/a.B/D", "", "none", "/grpc.health.v1.Health/Chequer"} {
+		if p, err := ps.of(fullMethod); err != nil || p.requirement != KeyOptional || kept() != 0 {
+			t.Errorf("%q: %+v, %v, %d kept", fullMethod, p, err, kept())
+		}
+	}
+	for range 2 {
+		if p, err := ps.of("/grpc.health.v1.Health/Check"); err != nil || p.requirement != KeyOptional || kept() != 1 {
+			t.Errorf("%+v, %v, %d kept", p, err, kept())
+		}
+	}
+}
+
 func TestAStreamTakesNoKey(t *testing.T) {
 	const watch = "/grpc.health.v1.Health/Watch"
 	d, ok := method.Describe(watch)
