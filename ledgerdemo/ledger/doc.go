@@ -16,6 +16,11 @@
 //	srv := grpc.NewServer(grpc.ChainUnaryInterceptor(once))
 //	ledgerv1.RegisterLedgerServiceServer(srv, ledger.NewService(storage))
 //
+// [SQLite] and [Postgres] join the transaction of their own kind of store.
+// Behind any other, and behind none, they make one of their own; then the
+// effect and the outcome can part, and the answer to a COMMIT can be lost. The
+// service says so to the engine, which does not release such a claim.
+//
 // What the service refuses has the code and the details that ledger.proto
 // says, and changes nothing.
 package ledger

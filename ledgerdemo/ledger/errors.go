@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 
+	"github.com/retrysafe/retrysafe/dedup"
 	"github.com/retrysafe/retrysafe/ledgerdemo/currency"
 )
 
@@ -107,6 +108,20 @@ func (v invalid) err() error {
 	return refuse(codes.InvalidArgument, message, info(ReasonInvalidRequest, nil), bad)
 }
 
+// errCommitUnknown: the answer to a COMMIT is lost, and nobody knows what it
+// was.
+var errCommitUnknown = errors.New("ledger: it is not known whether the transaction was committed")
+
+// unknown answers where a movement may have taken place. The call may be tried
+// again, but not at once: the code alone would say that nothing was done, so
+// whoever deduplicates is told otherwise.
+func unknown(ctx context.Context) error {
+	if execution, ok := dedup.ExecutionFromContext(ctx); ok {
+		execution.Settle(dedup.Uncertain)
+	}
+	return status.Error(codes.Unavailable, "the ledger's answer was lost")
+}
+
 // answer makes a status of an error. What the storage says stays in the
 // server's log.
 func (s *Service) answer(ctx context.Context, doing string, err error) error {
@@ -114,6 +129,8 @@ func (s *Service) answer(ctx context.Context, doing string, err error) error {
 	switch {
 	case err == nil || errors.As(err, &refusal):
 		return err
+	case errors.Is(err, errCommitUnknown):
+		return unknown(ctx)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return status.Error(codes.DeadlineExceeded, "the ledger did not finish in time")
 	case ctx.Err() != nil:

@@ -3,26 +3,52 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/goleak"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/retrysafe/retrysafe/dedup"
+	"github.com/retrysafe/retrysafe/dedup/pgstore"
 	"github.com/retrysafe/retrysafe/dedup/sqlitestore"
 	ledgerv1 "github.com/retrysafe/retrysafe/gen/ledger/v1"
+	"github.com/retrysafe/retrysafe/internal/testserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var noon = time.Date(2030, 1, 2, 12, 0, 0, 123456789, time.UTC)
 
-// newLedger returns a service on a new file, with the store that the file is
-// opened by.
-func newLedger(t *testing.T) (*Service, *sqlitestore.Store) {
+// kit is a service on a new database, and what is beside it there.
+type kit struct {
+	service *Service
+	db      *sql.DB
+	store   dedup.Store // in the same database
+	again   func(context.Context) (Storage, error)
+	// manyWriters: a balance may change between the check and the update.
+	manyWriters bool
+}
+
+func newKit(storage Storage, db *sql.DB, store dedup.Store, again func(context.Context) (Storage, error)) kit {
+	s := NewService(storage)
+	s.now = func() time.Time { return noon }
+	return kit{service: s, db: db, store: store, again: again}
+}
+
+// onEach runs a test on each kind of database.
+func onEach(t *testing.T, test func(*testing.T, kit)) {
+	t.Run("SQLite", func(t *testing.T) { test(t, onSQLite(t)) })
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, onPostgres(t)) })
+}
+
+func onSQLite(t *testing.T) kit {
 	t.Helper()
 	store, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"))
 	if err != nil {
@@ -33,13 +59,35 @@ func newLedger(t *testing.T) (*Service, *sqlitestore.Store) {
 			t.Error(err)
 		}
 	})
-	storage, err := NewSQLite(t.Context(), store.DB())
+	again := func(ctx context.Context) (Storage, error) { return NewSQLite(ctx, store.DB()) }
+	storage, err := again(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewService(storage)
-	s.now = func() time.Time { return noon }
-	return s, store
+	return newKit(storage, store.DB(), store, again)
+}
+
+func onPostgres(t *testing.T) kit {
+	t.Helper()
+	store, err := pgstore.Open(t.Context(), testserver.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	again := func(ctx context.Context) (Storage, error) { return NewPostgres(ctx, store.Pool()) }
+	storage, err := again(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := stdlib.OpenDBFromPool(store.Pool())
+	t.Cleanup(func() { db.Close() })
+	k := newKit(storage, db, store, again)
+	k.manyWriters = true
+	return k
 }
 
 // open opens an account and puts money on it.
@@ -68,16 +116,28 @@ func balance(t *testing.T, s *Service, id string) int64 {
 // dump returns every row of the ledger as text.
 func dump(t *testing.T, db *sql.DB) string {
 	t.Helper()
-	var all string
-	err := db.QueryRowContext(t.Context(), `
-		SELECT (SELECT coalesce(group_concat(concat_ws(' ', id, kind, currency, balance, opened_at), char(10) ORDER BY id), '') FROM ledger_accounts)
-			|| char(10) || (SELECT coalesce(group_concat(concat_ws(' ', id, kind, currency, reference, posted_at), char(10) ORDER BY id), '') FROM ledger_transactions)
-			|| char(10) || (SELECT coalesce(group_concat(concat_ws(' ', id, transaction_id, account_id, counter_account_id, amount, balance_after), char(10) ORDER BY id), '') FROM ledger_entries)
-	`).Scan(&all)
-	if err != nil {
-		t.Fatal(err)
+	var all strings.Builder
+	for _, query := range []string{
+		`SELECT concat_ws(' ', id, kind, currency, balance, opened_at) FROM ledger_accounts ORDER BY id`,
+		`SELECT concat_ws(' ', id, kind, currency, reference, posted_at) FROM ledger_transactions ORDER BY id`,
+		`SELECT concat_ws(' ', id, transaction_id, account_id, counter_account_id, amount, balance_after) FROM ledger_entries ORDER BY id`,
+	} {
+		rows, err := db.QueryContext(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var row string
+			if err := rows.Scan(&row); err != nil {
+				t.Error(err)
+			}
+			fmt.Fprintln(&all, row)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return all
+	return all.String()
 }
 
 // detail returns the status's detail of that type, or nil.

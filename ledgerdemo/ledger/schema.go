@@ -67,14 +67,24 @@ func migrateSQLite(ctx context.Context, db *sql.DB) error {
 	if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM ledger_schema`).Scan(&version); err != nil {
 		return err
 	}
+	create, err := outdated(version)
+	if err != nil || !create {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, sqliteSchema); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// outdated reports whether the tables are still to be created, where 0 is the
+// version of what is not there.
+func outdated(version int) (bool, error) {
 	switch version {
 	case schemaVersion:
-		return nil
+		return false, nil
 	case 0:
-		if _, err := tx.ExecContext(ctx, sqliteSchema); err != nil {
-			return err
-		}
-		return tx.Commit()
+		return true, nil
 	}
-	return fmt.Errorf("the database has version %d of the ledger, this program knows %d", version, schemaVersion)
+	return false, fmt.Errorf("the database has version %d of the ledger, this program knows %d", version, schemaVersion)
 }
