@@ -79,18 +79,15 @@ type ExhaustedError struct {
 	// Waited is the time spent between attempts.
 	Waited time.Duration
 
-	key *secret // nil: none
+	key func() string // nil: none. A function, as nothing that prints values looks into one
 	err error
 }
 
-// secret holds a key behind a pointer, which fmt does not follow in a field.
-type secret struct{ key string }
-
-func newSecret(key string) *secret {
+func hidden(key string) func() string {
 	if key == "" {
 		return nil
 	}
-	return &secret{key}
+	return func() string { return key }
 }
 
 // Error names the method, the reason and the last attempt's error. It never
@@ -116,7 +113,7 @@ func (e *ExhaustedError) IdempotencyKey() string {
 	if e.key == nil {
 		return ""
 	}
-	return e.key.key
+	return e.key()
 }
 
 // canceledError is what a caller gets that cancelled between two attempts.

@@ -137,7 +137,7 @@ func (x *call) callerGone(gone, last error) error {
 // exhausted makes the error of a call that is given up, and tells everyone who
 // asked to know.
 func (x *call) exhausted(reason Reason, last error) error {
-	ex := &ExhaustedError{Reason: reason, Method: x.order.method, Attempts: x.attempts, Waited: x.waited, key: newSecret(x.order.key), err: last}
+	ex := &ExhaustedError{Reason: reason, Method: x.order.method, Attempts: x.attempts, Waited: x.waited, key: hidden(x.order.key), err: last}
 	x.client.exhausted(x.caller, &x.order, x.target, ex)
 	return ex
 }

@@ -32,7 +32,7 @@ func (c *client) failedOnce(ctx context.Context, o *order, t *target, err error)
 		c.log.ended(ctx, o.method, t.name, 1, code)
 		return err
 	}
-	ex := &ExhaustedError{Reason: o.reason, Method: o.method, Attempts: 1, key: newSecret(o.key), err: err}
+	ex := &ExhaustedError{Reason: o.reason, Method: o.method, Attempts: 1, key: hidden(o.key), err: err}
 	c.exhausted(ctx, o, t, ex)
 	return ex
 }
