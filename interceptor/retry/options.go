@@ -9,6 +9,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
+
+	"github.com/retrysafe/retrysafe/interceptor/internal/nils"
 )
 
 // Option configures an interceptor. Mistakes in options are found when
@@ -161,7 +163,7 @@ func WithFailover(conns ...grpc.ClientConnInterface) Option {
 			c.wrong("WithFailover: no connection is given")
 		}
 		for i, conn := range conns {
-			if isNil(conn) {
+			if nils.Is(conn) {
 				c.wrong("WithFailover: connection %d is nil", i)
 			}
 		}
@@ -190,7 +192,7 @@ func WithLogger(l *slog.Logger) Option {
 // lists. Default: none.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(c *config) {
-		if isNil(p) {
+		if nils.Is(p) {
 			c.wrong("WithMeterProvider: the provider is nil")
 			return
 		}
@@ -202,7 +204,7 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 // for each of its attempts. Default: none.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(c *config) {
-		if isNil(p) {
+		if nils.Is(p) {
 			c.wrong("WithTracerProvider: the provider is nil")
 			return
 		}

@@ -6,12 +6,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/retrysafe/retrysafe/interceptor/internal/nils"
 )
 
 // reset makes reply as new before it is filled again, so that nothing of an
 // earlier attempt is left in it.
 func reset(reply any) {
-	if isNil(reply) {
+	if nils.Is(reply) {
 		return
 	}
 	if m, ok := messageOf(reply); ok {
@@ -46,16 +48,4 @@ func forget(opts []grpc.CallOption) {
 			}
 		}
 	}
-}
-
-func isNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	r := reflect.ValueOf(v)
-	switch r.Kind() {
-	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Interface, reflect.Slice, reflect.Chan:
-		return r.IsNil()
-	}
-	return false
 }
