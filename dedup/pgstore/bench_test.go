@@ -15,6 +15,7 @@ import (
 
 	"github.com/retrysafe/retrysafe/dedup"
 	"github.com/retrysafe/retrysafe/dedup/pgstore"
+	"github.com/retrysafe/retrysafe/dedup/storetest"
 )
 
 const benchAccounts = 1000
@@ -41,12 +42,18 @@ func newBench(b *testing.B, callers int) *bench {
 		naiveRecordSQL: "UPDATE " + db.name("naive") + " SET response = $2 WHERE key = $1",
 	}
 	for range 1000 {
-		key := newKey()
-		b.Helper()
+		key := risingKey()
 		db.must(n.deduplicated(b.Context(), key))
 		n.keys = append(n.keys, key)
 	}
 	return n
+}
+
+// risingKey rises with time, as the keys do that our client makes.
+func risingKey() dedup.Key {
+	key := newKey()
+	key.ID = fmt.Sprintf("%016x%s", time.Now().UnixNano(), unique())
+	return key
 }
 
 func (n *bench) debit(ctx context.Context, tx pgx.Tx) error {
@@ -64,7 +71,7 @@ func (n *bench) bare(ctx context.Context) error {
 
 // naive is what is commonly written by hand: six trips.
 func (n *bench) naive(ctx context.Context) error {
-	key := newKey()
+	key := risingKey()
 	return pgx.BeginFunc(ctx, n.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, n.naiveClaimSQL, key.ID, fingerprint.Sum[:]); err != nil {
 			return err
@@ -103,7 +110,7 @@ func (n *bench) oneTrip(ctx context.Context) error {
 	var statements pgx.Batch
 	statements.Queue(n.debitSQL, 1, account)
 	statements.Queue(n.entrySQL, account, -1)
-	_, err := n.store.Once(ctx, pgstore.Batch{Key: newKey(), Fingerprint: fingerprint, Retention: time.Hour,
+	_, err := n.store.Once(ctx, pgstore.Batch{Key: risingKey(), Fingerprint: fingerprint, Retention: time.Hour,
 		Statements: &statements, Record: benchRecord})
 	return err
 }
@@ -128,7 +135,7 @@ func BenchmarkDebit(b *testing.B) {
 			}{
 				{"bare", n.bare},
 				{"naive", n.naive},
-				{"dedup", func(ctx context.Context) error { return n.deduplicated(ctx, newKey()) }},
+				{"dedup", func(ctx context.Context) error { return n.deduplicated(ctx, risingKey()) }},
 				{"once", n.oneTrip},
 				{"replay", n.replay},
 			}
@@ -171,4 +178,68 @@ func (n *bench) rate(callers int, d time.Duration, do func(context.Context) erro
 	}
 	all.Wait()
 	return float64(done.Load()) / time.Since(start).Seconds()
+}
+
+func BenchmarkStore(b *testing.B) {
+	storetest.Bench(b, func(tb testing.TB) storetest.Storage { return newDatabase(tb).transactional(tb, pgx.ReadCommitted) })
+}
+
+func BenchmarkLeased(b *testing.B) {
+	storetest.Bench(b, func(tb testing.TB) storetest.Storage { return newDatabase(tb).leasedStorage(tb) })
+}
+
+// BenchmarkSweeping compares the latency of operations while a million expired
+// outcomes are swept with that after.
+func BenchmarkSweeping(b *testing.B) {
+	const expired = 1_000_000
+	n := newBench(b, 4)
+	for b.Loop() {
+		n.exec("TRUNCATE " + n.name("retrysafe_outcomes"))
+		n.fill("retrysafe_outcomes", expired, 0)
+		n.exec("VACUUM ANALYZE " + n.name("retrysafe_outcomes"))
+		sweeper, err := pgstore.New(n.admin, pgstore.WithSchema(n.schema), pgstore.WithSweepInterval(time.Millisecond))
+		n.must(err)
+		left := func() int {
+			return n.count("SELECT count(*) FROM (SELECT FROM " + n.name("retrysafe_outcomes") + " WHERE expires_at <= now() LIMIT 1) AS expired")
+		}
+		during := n.latencies(func() bool { return left() > 0 })
+		n.must(sweeper.Close())
+		rest := time.Now()
+		after := n.latencies(func() bool { return time.Since(rest) < 5*time.Second })
+		b.ReportMetric(float64(percentile(during, 99).Microseconds()), "p99-during-us")
+		b.ReportMetric(float64(percentile(after, 99).Microseconds()), "p99-after-us")
+		b.ReportMetric(float64(percentile(during, 99))/float64(percentile(after, 99)), "during:after")
+	}
+}
+
+// latencies executes operations from two callers while it is to go on.
+func (n *bench) latencies(goOn func() bool) (all []time.Duration) {
+	var stop atomic.Bool
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	for range 2 {
+		callers.Go(func() {
+			for !stop.Load() {
+				start := time.Now()
+				if err := n.deduplicated(n.Context(), risingKey()); err != nil {
+					n.Error(err)
+					return
+				}
+				mu.Lock()
+				all = append(all, time.Since(start))
+				mu.Unlock()
+			}
+		})
+	}
+	for goOn() {
+		time.Sleep(100 * time.Millisecond)
+	}
+	stop.Store(true)
+	callers.Wait()
+	return all
+}
+
+func percentile(latencies []time.Duration, p int) time.Duration {
+	slices.Sort(latencies)
+	return latencies[len(latencies)*p/100]
 }

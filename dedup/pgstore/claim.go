@@ -127,9 +127,8 @@ func (s *Store) addPlace(id identity, lock int64, f dedup.Fingerprint, seen *sig
 	return func(t *trip) {
 			t.add(&s.sql.place, id.id, id.method, id.scope, int2Param(uint8(f.Version)), f.Sum[:], int8Param(lock))
 		}, func(_ int, values [][]byte) {
-			seen.locked = true
-			seen.fence = int8Value(values[0])
-			seen.place = bytes.Clone(values[1])
+			seen.readLock(values)
+			seen.place = bytes.Clone(values[2])
 		}
 }
 
@@ -154,7 +153,8 @@ func (s *Store) forget(ctx context.Context, id identity) error {
 
 // sighting is what a claim saw of its operation.
 type sighting struct {
-	locked bool // by the one who looked
+	locked bool   // by the one who looked
+	began  []byte // when the transaction began, as now() has it
 	fence  int64
 	place  []byte // where its row is, where it has one
 
@@ -166,8 +166,9 @@ type sighting struct {
 
 // readLock takes the row of the lock statement.
 func (s *sighting) readLock(values [][]byte) {
-	if s.locked = values[0] != nil; s.locked {
-		s.fence = int8Value(values[0])
+	s.began = bytes.Clone(values[0])
+	if s.locked = values[1] != nil; s.locked {
+		s.fence = int8Value(values[1])
 	}
 }
 

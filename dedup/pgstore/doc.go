@@ -27,13 +27,14 @@
 //
 //	trip 1   BEGIN; try the operation's lock; look for an outcome; SAVEPOINT
 //	         ... the handler's statements ...
-//	trip n   INSERT the outcome; RELEASE; COMMIT
+//	trip n   INSERT the outcome; COMMIT
 //
 // A handler of two statements makes four round trips, as the bare transaction
-// does. A connection's first claim and first completion each take one more, to
-// prepare their statements, and pgxpool pings a connection that was idle for
-// over a second. [Store.Once] does with one trip where the handler is a batch
-// of statements.
+// does. A connection's first claim takes one more, to prepare the store's
+// statements, and pgxpool pings a connection that was idle for over a second.
+// [Store.Once] does with one trip where the handler is a batch of statements.
+// A replay takes one trip where this store has recorded or replayed the
+// operation lately, otherwise two.
 //
 // One connection of the pool is held from the claim to its settlement, so a
 // pool of n connections executes n operations at a time.
@@ -49,12 +50,13 @@
 // the end, and leaves nothing behind when the transaction rolls back.
 //
 // The outcome is looked for in a statement after the one that took the lock,
-// so that at READ COMMITTED it sees what the lock's last holder committed. At
-// REPEATABLE READ and SERIALIZABLE a transaction sees nothing that was
-// committed after its first statement, and what it reads can make it fail, so
-// there the outcome is looked for in a READ COMMITTED transaction before,
-// which is a fifth trip. An operation that is completed between the two runs
-// again and fails when it is recorded; its repeat gets the first outcome.
+// so that it sees what the lock's last holder committed. That holds at READ
+// COMMITTED. At REPEATABLE READ and SERIALIZABLE a transaction sees nothing
+// that was committed after its first statement, and at SERIALIZABLE what it
+// reads can make it fail. There the claim does write its row, in the same
+// trip, for the primary key to find out what a look cannot, and completing it
+// updates the row: as many trips, and twice the writes. Replays take up to
+// three.
 //
 // A duplicate of an operation that another executes waits for its lock, no
 // longer than its context, and answers InProgress after that. Callers of one
@@ -93,6 +95,6 @@
 //
 // Scope, method and ID are stored as they are, in bytea columns, and may have
 // 2,000 bytes together. They stand in no error of this package, and pgx's
-// tracers print them as "(hidden)". A PostgreSQL server that logs parameters
-// (log_parameter_max_length, auto_explain) logs them.
+// tracers do not see them, or see "(hidden)". A PostgreSQL server that logs
+// parameters (log_parameter_max_length, auto_explain) logs them.
 package pgstore

@@ -23,6 +23,7 @@ var errBusy = errors.New("the handler still uses its transaction, or has left ro
 type session struct {
 	store *Store
 	conn  *pgxpool.Conn
+	began []byte // when the transaction began, as now() has it
 	over  atomic.Bool
 
 	mu         sync.Mutex             // held by whoever talks to the server

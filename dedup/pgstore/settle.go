@@ -36,6 +36,7 @@ const (
 )
 
 func newClaim(sess *session, id identity, req dedup.ClaimRequest, seen sighting) dedup.Answer {
+	sess.began = seen.began
 	sess.held = map[dedup.Key]struct{}{req.Key: {}}
 	c := &claim{session: sess, tx: newTransaction(sess), id: id, req: req, fence: seen.fence, place: seen.place}
 	return dedup.Answer{State: dedup.Claimed, Claim: c}
@@ -103,9 +104,8 @@ func (c *claim) complete(ctx context.Context, completion dedup.Completion) error
 	return nil
 }
 
-// commit records the outcome and commits, in one trip. The savepoint's name
-// fails where the handler has ended the transaction behind the store's back,
-// and the server skips what follows a failure, COMMIT included.
+// commit records the outcome and commits, in one trip. Where a statement fails,
+// the server skips those after it, COMMIT included.
 func (c *claim) commit(ctx context.Context, completion dedup.Completion) error {
 	s := c.session.store
 	t, err := s.newTrip(ctx, c.session.pgx())
@@ -116,7 +116,6 @@ func (c *claim) commit(ctx context.Context, completion dedup.Completion) error {
 		t.add(&s.sql.undo)
 	}
 	c.addRecord(t, completion)
-	t.add(&s.sql.release)
 	t.add(&s.sql.commit)
 	tag, err := t.send(ctx, noRow)
 	if err != nil {
@@ -133,19 +132,19 @@ func (c *claim) addRecord(t *trip, completion dedup.Completion) {
 	sql := &c.session.store.sql
 	record, retention := notNull(completion.Record), int8Param(completion.Retention.Microseconds())
 	if c.place != nil {
-		t.add(&sql.fill, c.place, int8Param(c.fence), record, retention)
+		t.add(&sql.fill, c.place, int8Param(c.fence), record, retention, c.session.began)
 		return
 	}
 	f := &c.req.Fingerprint
 	t.add(&sql.record, c.id.id, c.id.method, c.id.scope, int2Param(uint8(f.Version)), f.Sum[:],
-		int8Param(c.fence), record, retention)
+		int8Param(c.fence), record, retention, c.session.began)
 }
 
 // explainComplete tells an operation that another has recorded from other
 // failures. It keeps the server's error out of it, which can show the key.
 func explainComplete(err error) error {
 	if isRecorded(err) {
-		return fmt.Errorf("pgstore: complete: another has recorded the operation: %w", dedup.ErrLeaseLost)
+		return fmt.Errorf("pgstore: complete: another has recorded the operation, or its handler has ended the transaction: %w", dedup.ErrLeaseLost)
 	}
 	return explain("complete", err)
 }

@@ -12,10 +12,10 @@ const savepoint = "retrysafe"
 // statements are the SQL of a transactional store.
 type statements struct {
 	begin, beginReadCommitted, commit statement
-	save, undo, release               statement
+	save, undo                        statement
 
 	// The lock's number is their parameter.
-	lock  statement // returns a fence where it was free, otherwise NULL
+	lock  statement // returns now() and a fence where it was free, otherwise NULL
 	await statement // returns once nobody holds it
 	limit statement // limits how long await waits: milliseconds as text
 
@@ -23,12 +23,12 @@ type statements struct {
 	look   statement // returns the outcome where there is one
 	forget statement // deletes an outcome that has expired
 
-	record statement // with the identity, fingerprint, fence, record, retention
+	record statement // with the identity, fingerprint, fence, record, retention, now()
 
 	// For levels at which a transaction does not see what was committed after
 	// its first statement.
-	place statement // with the identity, fingerprint, lock; returns fence and place
-	fill  statement // with the place, fence, record, retention
+	place statement // with the identity, fingerprint, lock; returns now(), fence and place
+	fill  statement // with the place, fence, record, retention, now()
 
 	all []statement // to be prepared on a connection
 }
@@ -39,7 +39,10 @@ func newStatements(c *config) statements {
 	bytea3 := []uint32{pgtype.ByteaOID, pgtype.ByteaOID, pgtype.ByteaOID}
 	const int8OID = pgtype.Int8OID
 
-	record := o.insert() + ` VALUES ($1, $2, $3, $4, $5, $6, $7,
+	// now() is when the transaction began: another value says that the handler
+	// has ended it and begun another, in which no record may stand for its
+	// writes.
+	record := o.insert() + ` VALUES (CASE WHEN now() = $9 THEN $1 ELSE ` + o.refuse() + ` END, $2, $3, $4, $5, $6, $7,
  clock_timestamp(), clock_timestamp() + $8 * interval '1 microsecond')`
 	if c.places() {
 		record = o.unlessRecorded(record)
@@ -50,11 +53,10 @@ func newStatements(c *config) statements {
 		commit:             newStatement("COMMIT"),
 		save:               newStatement("SAVEPOINT " + savepoint),
 		undo:               newStatement("ROLLBACK TO SAVEPOINT " + savepoint),
-		release:            newStatement("RELEASE SAVEPOINT " + savepoint),
 
 		// CASE draws the fence after the lock, so that it is above that of the
 		// lock's last holder.
-		lock:  newStatement(fmt.Sprintf("SELECT CASE WHEN %s THEN %s END", o.tryLock("$1"), o.nextFence()), int8OID),
+		lock:  newStatement(fmt.Sprintf("SELECT now(), CASE WHEN %s THEN %s END", o.tryLock("$1"), o.nextFence()), int8OID),
 		await: newStatement("SELECT pg_advisory_xact_lock_shared("+o.lockNumber("$1")+")", int8OID),
 		limit: newStatement(
 			"SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', '0', true)", pgtype.TextOID),
@@ -65,19 +67,19 @@ func newStatements(c *config) statements {
 			o.table(), identity), bytea3...),
 
 		record: newStatement(record, pgtype.ByteaOID, pgtype.ByteaOID, pgtype.ByteaOID,
-			pgtype.Int2OID, pgtype.ByteaOID, int8OID, pgtype.ByteaOID, int8OID),
+			pgtype.Int2OID, pgtype.ByteaOID, int8OID, pgtype.ByteaOID, int8OID, pgtype.TimestamptzOID),
 
 		place: newStatement(o.insert()+fmt.Sprintf(` SELECT $1, $2, $3, $4, $5, %s, '', clock_timestamp(), clock_timestamp()
- WHERE %s ON CONFLICT DO NOTHING RETURNING fence, ctid`, o.nextFence(), o.tryLock("$6")),
+ WHERE %s ON CONFLICT DO NOTHING RETURNING now(), fence, ctid`, o.nextFence(), o.tryLock("$6")),
 			pgtype.ByteaOID, pgtype.ByteaOID, pgtype.ByteaOID, pgtype.Int2OID, pgtype.ByteaOID, int8OID),
 		// By its place, because looking for it in an index could make the
 		// transaction fail. Nobody else sees the row, so it stays where it is.
 		fill: newStatement(fmt.Sprintf(`WITH made AS (UPDATE %s SET record = $3, completed_at = clock_timestamp(),
- expires_at = clock_timestamp() + $4 * interval '1 microsecond' WHERE ctid = $1 AND fence = $2 RETURNING 1)
+ expires_at = clock_timestamp() + $4 * interval '1 microsecond' WHERE ctid = $1 AND fence = $2 AND now() = $5 RETURNING 1)
  SELECT %s WHERE NOT EXISTS (SELECT FROM made)`, o.table(), o.refuse()),
-			pgtype.TIDOID, int8OID, pgtype.ByteaOID, int8OID),
+			pgtype.TIDOID, int8OID, pgtype.ByteaOID, int8OID, pgtype.TimestamptzOID),
 	}
-	s.all = []statement{s.begin, s.beginReadCommitted, s.commit, s.save, s.undo, s.release,
+	s.all = []statement{s.begin, s.beginReadCommitted, s.commit, s.save, s.undo,
 		s.lock, s.await, s.limit, s.look, s.forget, s.record, s.place, s.fill}
 	return s
 }
