@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/retrysafe/retrysafe/interceptor/internal/key"
+	"github.com/retrysafe/retrysafe/interceptor/internal/nils"
 	"github.com/retrysafe/retrysafe/interceptor/retry"
 )
 
@@ -24,7 +25,7 @@ import (
 // gets a [*QueueError] that holds both.
 func UnaryClientInterceptor(queue Queue, opts ...Option) (grpc.UnaryClientInterceptor, error) {
 	s, err := newSettings(opts)
-	if queue == nil {
+	if nils.Is(queue) {
 		err = errors.Join(errors.New("deadletter: UnaryClientInterceptor: queue is nil"), err)
 	}
 	if err != nil {

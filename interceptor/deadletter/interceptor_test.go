@@ -14,6 +14,7 @@ import (
 
 	ledgerv1 "github.com/retrysafe/retrysafe/gen/ledger/v1"
 	"github.com/retrysafe/retrysafe/interceptor/deadletter"
+	"github.com/retrysafe/retrysafe/interceptor/deadletter/sqlitequeue"
 	"github.com/retrysafe/retrysafe/interceptor/idempotency"
 	"github.com/retrysafe/retrysafe/interceptor/retry"
 )
@@ -181,10 +182,12 @@ func TestErrorsShowNeitherKeyNorRequest(t *testing.T) {
 }
 
 func TestWrongOptionsAreReportedTogether(t *testing.T) {
-	_, err := deadletter.UnaryClientInterceptor(nil, deadletter.WithPutTimeout(-1), deadletter.WithSeal(nil))
-	for _, part := range []string{"queue is nil", "WithPutTimeout", "WithSeal"} {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%v does not say %q", err, part)
+	for _, queue := range []deadletter.Queue{nil, (*sqlitequeue.Queue)(nil)} {
+		_, err := deadletter.UnaryClientInterceptor(queue, deadletter.WithPutTimeout(-1), nil, deadletter.WithSeal(nil))
+		for _, part := range []string{"queue is nil", "WithPutTimeout", "option 1 is nil", "WithSeal"} {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%v does not say %q", err, part)
+			}
 		}
 	}
 }

@@ -21,7 +21,11 @@ type settings struct {
 func newSettings(opts []Option) (settings, error) {
 	s := settings{putTimeout: DefaultPutTimeout}
 	var errs []error
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			errs = append(errs, fmt.Errorf("deadletter: option %d is nil", i))
+			continue
+		}
 		errs = append(errs, opt(&s))
 	}
 	return s, errors.Join(errs...)

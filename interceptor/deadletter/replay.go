@@ -16,6 +16,7 @@ import (
 	"github.com/retrysafe/retrysafe/dedup"
 	"github.com/retrysafe/retrysafe/interceptor/internal/key"
 	"github.com/retrysafe/retrysafe/interceptor/internal/method"
+	"github.com/retrysafe/retrysafe/interceptor/internal/nils"
 	"github.com/retrysafe/retrysafe/interceptor/internal/wire"
 )
 
@@ -57,7 +58,14 @@ type Answer struct {
 // or from two places at once, does no harm.
 func Replay(ctx context.Context, queue Queue, id string, conn grpc.ClientConnInterface, opts ...ReplayOption) (Answer, error) {
 	r := replay{}
-	if err := r.apply(opts); err != nil {
+	err := r.apply(opts)
+	if nils.Is(queue) {
+		err = errors.Join(errors.New("deadletter: Replay: queue is nil"), err)
+	}
+	if nils.Is(conn) {
+		err = errors.Join(errors.New("deadletter: Replay: conn is nil"), err)
+	}
+	if err != nil {
 		return Answer{}, err
 	}
 	letter, err := queue.Get(ctx, id)

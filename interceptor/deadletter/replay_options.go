@@ -17,7 +17,11 @@ type replay struct {
 
 func (r *replay) apply(opts []ReplayOption) error {
 	var errs []error
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			errs = append(errs, fmt.Errorf("deadletter: Replay: option %d is nil", i))
+			continue
+		}
 		errs = append(errs, opt(r))
 	}
 	return errors.Join(errs...)

@@ -246,8 +246,8 @@ func TestAReplayOfNoLetter(t *testing.T) {
 	if _, err := deadletter.Replay(t.Context(), w.queue, "none", w.conn); !errors.Is(err, deadletter.ErrNotFound) {
 		t.Errorf("Replay: %v, want ErrNotFound", err)
 	}
-	_, err := deadletter.Replay(t.Context(), w.queue, "none", w.conn, deadletter.WithWindow(0), deadletter.WithOpen(nil))
-	for _, option := range []string{"WithWindow", "WithOpen"} {
+	_, err := deadletter.Replay(t.Context(), nil, "none", nil, deadletter.WithWindow(0), nil, deadletter.WithOpen(nil))
+	for _, option := range []string{"queue is nil", "conn is nil", "WithWindow", "option 1 is nil", "WithOpen"} {
 		if err == nil || !strings.Contains(err.Error(), option) {
 			t.Errorf("%v does not name %s", err, option)
 		}
