@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"strconv"
 )
 
 // Key is the identity of an operation. Two calls are attempts of one operation
@@ -62,5 +63,5 @@ const (
 
 // String returns the version and the first four bytes of the sum.
 func (f Fingerprint) String() string {
-	return "v" + string('0'+rune(f.Version%10)) + ":" + hex.EncodeToString(f.Sum[:4])
+	return "v" + strconv.Itoa(int(f.Version)) + ":" + hex.EncodeToString(f.Sum[:4])
 }

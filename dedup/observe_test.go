@@ -191,6 +191,7 @@ func TestNamesOfClosedSets(t *testing.T) {
 	for name, s := range map[string]fmt.Stringer{
 		"disposition_0": dedup.Disposition(0), "store_call_9": dedup.StoreCall(9), "unknown_policy_2": dedup.UnknownPolicy(2),
 		"state_0": dedup.State(0), "promise_3": dedup.Promise(3), "class_0": dedup.Class(0),
+		"v12:00000000": dedup.Fingerprint{Version: 12},
 	} {
 		if s.String() != name {
 			t.Errorf("%q is called %q", name, s)
