@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/retrysafe/retrysafe/interceptor/internal/message"
 	"github.com/retrysafe/retrysafe/interceptor/internal/nils"
 )
 
@@ -16,7 +17,7 @@ func reset(reply any) {
 	if nils.Is(reply) {
 		return
 	}
-	if m, ok := messageOf(reply); ok {
+	if m, ok := message.Of(reply); ok {
 		proto.Reset(m)
 		return
 	}
