@@ -23,7 +23,7 @@ func (r *Report) books(ctx context.Context, tx *sql.Tx) error {
 			SELECT t.id FROM ledger_transactions t LEFT JOIN ledger_entries e ON e.transaction_id = t.id
 			GROUP BY t.id
 			HAVING count(e.id) <> 2 OR min(e.amount) <> -max(e.amount) OR min(e.amount) >= 0
-		)`).Scan(&unbalanced)
+		) AS unbalanced`).Scan(&unbalanced)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@
 // business reference that its client chose, which the ledger keeps and does
 // not check, so that a debit that was made twice stands there twice.
 //
+//	db, err := audit.Open(ctx, url)
 //	report, err := audit.Run(ctx, db, expectation)
 //	if !report.OK() { fmt.Println(report.Findings) }
 package audit
