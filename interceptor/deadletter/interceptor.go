@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/retrysafe/retrysafe/interceptor/internal/key"
+	"github.com/retrysafe/retrysafe/interceptor/internal/message"
 	"github.com/retrysafe/retrysafe/interceptor/internal/nils"
 	"github.com/retrysafe/retrysafe/interceptor/retry"
 )
@@ -54,6 +55,9 @@ func (k *keeper) intercept(ctx context.Context, method string, req, reply any, c
 	if !errors.As(err, &ex) || !ex.Reason.BudgetExhausted() {
 		return err
 	}
+	if ex.Method != method { // another call's, such as one for a token, that an interceptor made
+		return err
+	}
 	if kept := k.keep(ctx, cc, req, start, ex); kept != nil {
 		return &QueueError{err: err, queue: kept}
 	}
@@ -78,11 +82,11 @@ func (k *keeper) keep(ctx context.Context, cc *grpc.ClientConn, req any, start t
 }
 
 func newLetter(cc *grpc.ClientConn, req any, start time.Time, ex *retry.ExhaustedError) (*Letter, error) {
-	message, ok := req.(proto.Message)
+	m, ok := message.Of(req)
 	if !ok {
 		return nil, fmt.Errorf("deadletter: a %T is no protobuf message and cannot be kept", req)
 	}
-	request, err := anypb.New(message)
+	request, err := anypb.New(m)
 	if err != nil {
 		return nil, fmt.Errorf("deadletter: encode the request: %w", err)
 	}
@@ -98,14 +102,16 @@ func newLetter(cc *grpc.ClientConn, req any, start time.Time, ex *retry.Exhauste
 		LastStatus:       statusOf(ex),
 	}
 	if cc != nil {
-		letter.Target = cc.Target()
+		letter.Target = strings.ToValidUTF8(cc.Target(), "\uFFFD")
 	}
 	return letter, nil
 }
 
+// statusOf returns the status of err. Its message may hold any bytes: gRPC
+// sends it percent-encoded, and protobuf takes UTF-8 alone.
 func statusOf(err error) *Status {
 	st := status.Convert(err).Proto()
-	return &Status{Code: st.GetCode(), Message: st.GetMessage(), Details: st.GetDetails()}
+	return &Status{Code: st.GetCode(), Message: strings.ToValidUTF8(st.GetMessage(), "\uFFFD"), Details: st.GetDetails()}
 }
 
 // QueueError says that a call failed and that its letter could not be kept

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -123,6 +124,70 @@ func TestWhatGetsNoLetter(t *testing.T) {
 				t.Errorf("%d letters", n)
 			}
 		})
+	}
+}
+
+// call makes one debit through the interceptor alone; below answers it.
+func call(t *testing.T, queue deadletter.Queue, req any, below func() error) error {
+	t.Helper()
+	letters, err := deadletter.UnaryClientInterceptor(queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return below() }
+	return letters(t.Context(), ledgerv1.LedgerService_Debit_FullMethodName, req, nil, nil, invoke)
+}
+
+// exhausts returns the error of a call of method that answer exhausts.
+func exhausts(t *testing.T, method string, answer error) error {
+	t.Helper()
+	retries, err := retry.UnaryClientInterceptor(retry.WithMethodSafety("*", retry.SafetySafe), retry.WithPolicy(retry.Policy{MaxAttempts: 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return retries(t.Context(), method, nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+		return answer
+	})
+}
+
+// A server in another language may send a message of any bytes.
+func TestALetterIsKeptWhateverTheStatusSays(t *testing.T) {
+	queue := newQueue(t)
+	err := call(t, queue, &ledgerv1.DebitRequest{}, func() error {
+		return exhausts(t, ledgerv1.LedgerService_Debit_FullMethodName, status.Error(codes.Unavailable, "down \xff!"))
+	})
+	var lost *deadletter.QueueError
+	if errors.As(err, &lost) {
+		t.Fatal(err)
+	}
+	if got := one(t, queue).GetLastStatus().GetMessage(); got != "down \uFFFD!" {
+		t.Errorf("the letter's status says %q", got)
+	}
+}
+
+// What an interceptor asks before the call, such as for a token, is another
+// call, and its exhaustion says nothing of this one's request.
+func TestAnotherCallsExhaustionIsNotThisOnes(t *testing.T) {
+	queue := newQueue(t)
+	err := call(t, queue, &ledgerv1.DebitRequest{}, func() error {
+		return fmt.Errorf("ask for a token: %w", exhausts(t, "/auth.v1.Auth/Token", status.Error(codes.Unavailable, "down")))
+	})
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("the caller got %v", err)
+	}
+	if kept := letters(t, queue); len(kept) != 0 {
+		t.Errorf("kept %v", kept)
+	}
+}
+
+func TestARequestThatIsNoMessageIsReported(t *testing.T) {
+	queue := newQueue(t)
+	err := call(t, queue, "a text", func() error {
+		return exhausts(t, ledgerv1.LedgerService_Debit_FullMethodName, status.Error(codes.Unavailable, "down"))
+	})
+	var lost *deadletter.QueueError
+	if !errors.As(err, &lost) || status.Code(err) != codes.Unavailable {
+		t.Errorf("the caller got %v, want both errors", err)
 	}
 }
 
