@@ -105,9 +105,6 @@ func (c *call) answer(ctx context.Context, a Answer) (Result, error) {
 	case Completed:
 		c.judge()
 		c.found.record = a.Record
-		if a.Record == nil {
-			c.found.record = []byte{}
-		}
 	case Unknown:
 		c.judge()
 		c.found.err = ErrOutcomeUnknown

@@ -526,6 +526,26 @@ func TestANestedOperationWaitsForNobodyInMemory(t *testing.T) {
 	})
 }
 
+func TestANestedOperationWaitsForAnotherExecutionOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newHooked()
+		e, g := newEngine(t, store), newGate()
+		elsewhere := start(t.Context(), newEngine(t, store), debit("inner"), g.run)
+		_, err := e.Do(t.Context(), debit("outer"), func(ctx context.Context) (dedup.Outcome, error) {
+			inner := start(ctx, e, debit("inner"), breaks)
+			time.Sleep(time.Second)
+			g.let <- dedup.Outcome{Message: "elsewhere"}
+			if r := <-inner; r.err != nil || !r.Replayed || !r.Waited || r.Outcome.Message != "elsewhere" {
+				t.Errorf("%+v", r)
+			}
+			return dedup.Outcome{}, nil
+		})
+		if r := <-elsewhere; err != nil || r.err != nil {
+			t.Errorf("%v, %+v", err, r)
+		}
+	})
+}
+
 func TestStoreWritesHaveAContextOfTheirOwn(t *testing.T) {
 	store := newHooked()
 	ctx, cancel := context.WithCancel(t.Context())
