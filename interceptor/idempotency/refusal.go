@@ -53,7 +53,7 @@ func refuse(ctx context.Context, err error) error {
 		return status.FromContextError(ended).Err()
 	}
 	if errors.Is(err, dedup.ErrNested) {
-		return status.Error(codes.Internal, "retrysafe: the operation's handler called the operation itself")
+		return status.Error(codes.Internal, "retrysafe: the operation is being executed by this very call: its handler called it, or the interceptor is installed twice")
 	}
 	return status.Error(codes.Internal, "retrysafe: the call cannot be deduplicated")
 }

@@ -327,6 +327,22 @@ func TestACallerWhoseTimeIsUpGetsItsOwnStatus(t *testing.T) {
 	})
 }
 
+func TestAnInterceptorThatIsInstalledTwiceSaysSo(t *testing.T) {
+	store := dedup.NewMemory()
+	one, other := newServer(t, store), newServer(t, store)
+	defer one.Close()
+	defer other.Close()
+	for name, inner := range map[string]*idempotency.Server{"the same": one, "another on its store": other} {
+		_, _, err := intercept(t.Context(), one, name[:3], func(ctx context.Context, _ any) (any, error) {
+			_, _, err := intercept(ctx, inner, name[:3], nil)
+			return nil, err
+		})
+		if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "the interceptor is installed twice") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestAHandlerThatCallsItselfIsTold(t *testing.T) {
 	s := newServer(t, dedup.NewMemory())
 	defer s.Close()
@@ -334,7 +350,7 @@ func TestAHandlerThatCallsItselfIsTold(t *testing.T) {
 		_, _, err := intercept(ctx, s, "k1", nil)
 		return nil, err
 	})
-	if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "called the operation itself") {
+	if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "its handler called it") {
 		t.Errorf("got %v", err)
 	}
 }
