@@ -43,7 +43,7 @@ type keeper struct {
 }
 
 func (k *keeper) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if isReplay(ctx) {
+	if isReplay(ctx, method) {
 		return invoker(ctx, method, req, reply, cc, opts...)
 	}
 	start := time.Now()

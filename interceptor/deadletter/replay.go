@@ -94,19 +94,30 @@ func (r *replay) send(ctx context.Context, letter *Letter, conn grpc.ClientConnI
 	if err := r.checkAge(letter, d); err != nil {
 		return Answer{}, err
 	}
-	ctx = context.WithValue(ctx, replayKey{}, true)
+	ctx = context.WithValue(ctx, replayKey{}, letter.GetMethod())
 	if k := letter.GetIdempotencyKey(); k != "" {
-		// In the context for the interceptors on conn, in the metadata for a
-		// conn that has none.
-		ctx = metadata.AppendToOutgoingContext(key.WithOutgoing(ctx, k), wire.KeyHeader, k)
+		ctx = withKey(ctx, k)
 	}
-	var header metadata.MD
-	err = conn.Invoke(ctx, letter.GetMethod(), req, reply, grpc.Header(&header))
-	answer := Answer{Err: err, Settled: isOutcome(err), Replayed: len(header.Get(wire.ReplayedHeader)) > 0}
+	var header, trailer metadata.MD
+	err = conn.Invoke(ctx, letter.GetMethod(), req, reply, grpc.Header(&header), grpc.Trailer(&trailer))
+	marks := len(header.Get(wire.ReplayedHeader)) + len(trailer.Get(wire.ReplayedHeader))
+	answer := Answer{Err: err, Settled: isOutcome(err), Replayed: marks > 0}
 	if err == nil {
 		answer.Reply = reply
 	}
 	return answer, nil
+}
+
+// withKey returns a context whose call carries k, and no key that the caller's
+// metadata may hold: in the context for the interceptors on a conn, in the
+// metadata for a conn that has none.
+func withKey(ctx context.Context, k string) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx) // a copy
+	if md == nil {
+		md = metadata.MD{}
+	}
+	md.Set(wire.KeyHeader, k)
+	return key.WithOutgoing(metadata.NewOutgoingContext(ctx, md), k)
 }
 
 // messages returns the request to be sent and an empty message for the reply.
@@ -185,8 +196,9 @@ func settle(ctx context.Context, queue Queue, letter *Letter, answer Answer) err
 
 type replayKey struct{}
 
-// isReplay says that the call made with ctx already has a letter.
-func isReplay(ctx context.Context) bool {
-	is, _ := ctx.Value(replayKey{}).(bool)
-	return is
+// isReplay says that the call of method made with ctx already has a letter.
+// Calls of other methods, such as an interceptor's for a token, have none.
+func isReplay(ctx context.Context, method string) bool {
+	replayed, _ := ctx.Value(replayKey{}).(string)
+	return replayed == method && method != ""
 }

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -142,9 +144,58 @@ func TestAReplayByAContextWithAnotherKeyStillSendsTheLetters(t *testing.T) {
 	w := newWorld(t, newQueue(t))
 	w.loseResponses.Store(2)
 	letter := w.exhaust(t, "alice")
-	answer, err := deadletter.Replay(idempotency.WithKey(t.Context(), "of another call"), w.queue, letter.GetId(), w.conn)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "idempotency-key", "of-another-call", "idempotency-key", "of-a-third")
+	answer, err := deadletter.Replay(idempotency.WithKey(ctx, "of another call"), w.queue, letter.GetId(), w.conn)
 	if err != nil || answer.Err != nil || !answer.Replayed {
 		t.Errorf("Replay = %+v, %v", answer, err)
+	}
+}
+
+// connFunc is a connection that answers by itself.
+type connFunc func(ctx context.Context, method string, opts []grpc.CallOption) error
+
+func (f connFunc) Invoke(ctx context.Context, method string, _, _ any, opts ...grpc.CallOption) error {
+	return f(ctx, method, opts)
+}
+
+func (connFunc) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// A server that answers an error may send nothing but trailers.
+func TestTheMarkerOfAReplayMayStandInTheTrailerAlone(t *testing.T) {
+	w := newWorld(t, newQueue(t))
+	w.loseResponses.Store(2)
+	letter := w.exhaust(t, "alice")
+	conn := connFunc(func(_ context.Context, _ string, opts []grpc.CallOption) error {
+		for _, o := range opts {
+			if o, ok := o.(grpc.TrailerCallOption); ok {
+				*o.TrailerAddr = metadata.Pairs("idempotency-replayed", "true")
+			}
+		}
+		return status.Error(codes.NotFound, "no such account")
+	})
+	answer, err := deadletter.Replay(t.Context(), w.queue, letter.GetId(), conn)
+	if err != nil || !answer.Replayed || !answer.Settled || status.Code(answer.Err) != codes.NotFound {
+		t.Errorf("Replay = %+v, %v", answer, err)
+	}
+}
+
+// A call that is made for a replay, such as one for a token, is no replay.
+func TestACallWithinAReplayGetsItsOwnLetter(t *testing.T) {
+	w := newWorld(t, newQueue(t))
+	w.loseRequests.Store(2)
+	letter := w.exhaust(t, "alice")
+	conn := connFunc(func(ctx context.Context, _ string, _ []grpc.CallOption) error {
+		w.loseRequests.Store(2)
+		_, err := w.client.Credit(ctx, &ledgerv1.CreditRequest{})
+		return err
+	})
+	if _, err := deadletter.Replay(t.Context(), w.queue, letter.GetId(), conn); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(letters(t, w.queue)); n != 2 {
+		t.Errorf("%d letters, want the debit's and the credit's", n)
 	}
 }
 
