@@ -343,6 +343,65 @@ func TestAClaimThatItsCallerDidNotWaitForIsGivenBack(t *testing.T) {
 	})
 }
 
+// TestGivingBackTakesNothingOver: whoever gives back what it may have been given
+// must not touch an execution of another whose outcome is unknown.
+func TestGivingBackTakesNothingOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newHooked()
+		e := newEngine(t, store, dedup.WithLease(time.Second))
+		half := func(context.Context) (dedup.Outcome, error) { return dedup.Outcome{Code: codes.Internal}, nil }
+		if _, err := e.Do(t.Context(), debit("k"), half); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		before := store.claims.Load()
+		store.onClaim = func(ctx context.Context, _ dedup.ClaimRequest, next func() (dedup.Answer, error)) (dedup.Answer, error) {
+			if store.claims.Load() == before+1 {
+				<-ctx.Done() // and the store never saw it
+				return dedup.Answer{}, ctx.Err()
+			}
+			return next()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := e.Do(ctx, debit("k"), breaks); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := store.claims.Load() - before; n != 2 {
+			t.Errorf("asked %d times", n)
+		}
+		op := debit("k")
+		op.OnUnknown = dedup.Reject
+		if _, err := e.Do(t.Context(), op, breaks); !errors.Is(err, dedup.ErrOutcomeUnknown) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAClaimHasTheLargerOfWaitAndStoreTimeout, since a store whose claims are
+// transactions waits in it.
+func TestAClaimHasTheLargerOfWaitAndStoreTimeout(t *testing.T) {
+	for _, tt := range []struct{ wait, timeout, want time.Duration }{
+		{time.Second, 5 * time.Second, 5 * time.Second},
+		{20 * time.Second, 5 * time.Second, 20 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newHooked()
+			store.onClaim = func(ctx context.Context, _ dedup.ClaimRequest, next func() (dedup.Answer, error)) (dedup.Answer, error) {
+				if d, ok := ctx.Deadline(); !ok || time.Until(d) != tt.want {
+					t.Errorf("a claim has %v, want %v", time.Until(d), tt.want)
+				}
+				return next()
+			}
+			e := newEngine(t, store, dedup.WithWait(tt.wait), dedup.WithStoreTimeout(tt.timeout))
+			if _, err := e.Do(t.Context(), debit("k"), done); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestAStoreThatAnswersNonsenseFailsTheCall(t *testing.T) {
 	for _, answer := range []dedup.Answer{{}, {State: 99}, {State: dedup.Claimed}} {
 		store := newHooked()
