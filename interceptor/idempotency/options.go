@@ -12,6 +12,7 @@ import (
 
 	"github.com/retrysafe/retrysafe/dedup"
 	"github.com/retrysafe/retrysafe/interceptor/internal/method"
+	"github.com/retrysafe/retrysafe/interceptor/internal/nils"
 )
 
 // ServerOption configures the server side.
@@ -35,6 +36,16 @@ type serverConfig struct {
 	meters  metric.MeterProvider
 	tracers trace.TracerProvider
 	errs    []error
+}
+
+// isProvider reports the nil pointer of a variable that nobody has set. A plain
+// nil means none.
+func (c *serverConfig) isProvider(option string, p any) bool {
+	if p == nil || !nils.Is(p) {
+		return true
+	}
+	c.errs = append(c.errs, fmt.Errorf("idempotency: %s: the provider is a nil %T", option, p))
+	return false
 }
 
 type clientConfig struct {
@@ -130,14 +141,22 @@ func WithLogger(l *slog.Logger) ServerOption {
 // A result is one of executed, replayed, waited, reused, in_progress, unknown,
 // cancelled, failed, key_required and key_invalid.
 func WithMeterProvider(p metric.MeterProvider) ServerOption {
-	return serverOption(func(c *serverConfig) { c.meters = p })
+	return serverOption(func(c *serverConfig) {
+		if c.isProvider("WithMeterProvider", p) {
+			c.meters = p
+		}
+	})
 }
 
 // WithTracerProvider sets where the spans go: one named retrysafe.operation
 // around each call with a key, with the attribute retrysafe.result. Default,
 // and what nil means: nowhere.
 func WithTracerProvider(p trace.TracerProvider) ServerOption {
-	return serverOption(func(c *serverConfig) { c.tracers = p })
+	return serverOption(func(c *serverConfig) {
+		if c.isProvider("WithTracerProvider", p) {
+			c.tracers = p
+		}
+	})
 }
 
 // WithMethodKey says whether calls of the methods that pattern selects carry

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/retrysafe/retrysafe/dedup"
 	"github.com/retrysafe/retrysafe/interceptor/idempotency"
 )
@@ -20,6 +23,8 @@ func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 		idempotency.WithMaxWaiters(-5),
 		idempotency.WithMaxOutcome(-6),
 		idempotency.WithStoreTimeout(-7*time.Second),
+		idempotency.WithMeterProvider((*metric.MeterProvider)(nil)),
+		idempotency.WithTracerProvider((*sdktrace.TracerProvider)(nil)),
 		idempotency.WithMethodKey("ledger.v1/Debit", idempotency.KeyRequired),
 		idempotency.WithMethodKey("/idempotency.test.v1.Orders/Plaice", idempotency.KeyRequired),
 		idempotency.WithMethodKey(place, 0),
@@ -31,6 +36,7 @@ func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	}
 	for _, want := range []string{
 		"store is nil", "WithScope", "WithRetention: -1s", "WithLease: -2s", "WithMaxExecution: -3s", "WithWait: -4s",
+		"WithMeterProvider: the provider is a nil *metric.MeterProvider", "WithTracerProvider: the provider is a nil *trace.TracerProvider",
 		"WithMaxWaiters: -5", "WithMaxOutcome: -6", "WithStoreTimeout: -7s",
 		`WithMethodKey: pattern "ledger.v1/Debit"`, `WithMethodKey: pattern "/idempotency.test.v1.Orders/Plaice"`,
 		`pattern "` + place + `": requirement_0`, `pattern "` + offer + `": requirement_9`,
