@@ -62,4 +62,8 @@
 // [NewMemory] keeps everything in the process: for tests, and for services of
 // one process whose effects are in memory too. Packages sqlitestore, pgstore
 // and redisstore keep it longer. Package storetest checks a store of your own.
+//
+// [NewCache] puts a bounded memory of outcomes in front of a remote store, so
+// that a repeat that comes to the replica that executed costs no round trip. It
+// is optional, and never changes an answer.
 package dedup

@@ -15,7 +15,8 @@ import (
 type Engine struct {
 	store      Store
 	waiter     Waiter // store, where it can wake those who wait
-	comparable bool   // whether store can be compared with ==
+	storage    Store  // store, or what is behind its caches
+	comparable bool   // whether storage can be compared with ==
 	settings
 	flights    *flights
 	background background
@@ -33,11 +34,12 @@ func NewEngine(store Store, opts ...Option) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		store:      store,
-		comparable: reflect.ValueOf(store).Comparable(),
-		settings:   s,
-		flights:    newFlights(s.maxWaiters),
+		store:    store,
+		storage:  storageOf(store),
+		settings: s,
+		flights:  newFlights(s.maxWaiters),
 	}
+	e.comparable = reflect.ValueOf(e.storage).Comparable()
 	e.waiter, _ = store.(Waiter)
 	e.background.stop = make(chan struct{})
 	rand.Read(e.secret[:])
@@ -126,5 +128,5 @@ func isNil(store Store) bool {
 
 // sharesStore says whether both engines work on one store.
 func (e *Engine) sharesStore(other *Engine) bool {
-	return e == other || e.comparable && other.comparable && e.store == other.store
+	return e == other || e.comparable && other.comparable && e.storage == other.storage
 }

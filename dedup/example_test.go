@@ -115,3 +115,34 @@ func ExampleNewEngine_mistakes() {
 	// dedup: WithLease: -1s is negative
 	// dedup: WithMaxWaiters: -1 is negative
 }
+
+// Repeats that come to the process that executed are answered from its memory.
+func ExampleNewCache() {
+	remote := dedup.NewMemory() // or a store in PostgreSQL or Redis
+	cache, err := dedup.NewCache(remote, dedup.WithCacheKeys(50_000), dedup.WithCacheTime(time.Minute))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	engine, err := dedup.NewEngine(cache)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer engine.Close()
+
+	op := dedup.Operation{Key: dedup.Key{Method: "/ledger.v1.LedgerService/Debit", ID: "order-42"}}
+	for range 3 {
+		result, err := engine.Do(context.Background(), op, func(context.Context) (dedup.Outcome, error) {
+			return dedup.Outcome{Message: "debited"}, nil
+		})
+		fmt.Println(result.Outcome.Message, result.Replayed, err)
+	}
+	stats := cache.Stats()
+	fmt.Println("asked the store", stats.Misses, "answered from memory", stats.Hits)
+	// Output:
+	// debited false <nil>
+	// debited true <nil>
+	// debited true <nil>
+	// asked the store 1 answered from memory 2
+}

@@ -121,7 +121,7 @@ func newSettings(opts []Option) (settings, error) {
 }
 
 // orDefault replaces a zero by its default, and refuses what is negative.
-func orDefault[T time.Duration | int](option string, v *T, def T) error {
+func orDefault[T time.Duration | int | int64](option string, v *T, def T) error {
 	if *v < 0 {
 		return fmt.Errorf("dedup: %s: %v is negative", option, *v)
 	}
