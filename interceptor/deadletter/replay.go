@@ -100,6 +100,9 @@ func (r *replay) send(ctx context.Context, letter *Letter, conn grpc.ClientConnI
 	}
 	var header, trailer metadata.MD
 	err = conn.Invoke(ctx, letter.GetMethod(), req, reply, grpc.Header(&header), grpc.Trailer(&trailer))
+	if wire.WasNotSent(err) { // so it is no answer
+		return Answer{}, fmt.Errorf("deadletter: Replay: %w", err)
+	}
 	marks := len(header.Get(wire.ReplayedHeader)) + len(trailer.Get(wire.ReplayedHeader))
 	answer := Answer{Err: err, Settled: isOutcome(err), Replayed: marks > 0}
 	if err == nil {

@@ -20,6 +20,7 @@ import (
 	ledgerv1 "github.com/retrysafe/retrysafe/gen/ledger/v1"
 	"github.com/retrysafe/retrysafe/interceptor/deadletter"
 	"github.com/retrysafe/retrysafe/interceptor/idempotency"
+	"github.com/retrysafe/retrysafe/interceptor/retry"
 )
 
 // exhaust makes a debit that becomes a letter.
@@ -148,6 +149,21 @@ func TestAReplayByAContextWithAnotherKeyStillSendsTheLetters(t *testing.T) {
 	answer, err := deadletter.Replay(idempotency.WithKey(ctx, "of another call"), w.queue, letter.GetId(), w.conn)
 	if err != nil || answer.Err != nil || !answer.Replayed {
 		t.Errorf("Replay = %+v, %v", answer, err)
+	}
+}
+
+// An INVALID_ARGUMENT that the client itself says of how it is called is no
+// answer of the server's, and settles nothing.
+func TestALetterThatTheClientRefusesToSendStays(t *testing.T) {
+	w := newWorld(t, newQueue(t))
+	w.loseRequests.Store(2)
+	letter := w.exhaust(t, "alice")
+	answer, err := deadletter.Replay(retry.Own(t.Context(), "night job"), w.queue, letter.GetId(), w.conn)
+	if status.Code(err) != codes.InvalidArgument || answer.Settled {
+		t.Errorf("Replay = %+v, %v", answer, err)
+	}
+	if kept := one(t, w.queue); !proto.Equal(kept, letter) {
+		t.Errorf("the letter is now %v", kept)
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/retrysafe/retrysafe/interceptor/internal/key"
+	"github.com/retrysafe/retrysafe/interceptor/internal/wire"
 )
 
 // order says how one call is made.
@@ -41,7 +41,7 @@ type wiring struct {
 // error of its own is a status, and nothing has been sent.
 func (c *client) custom(ctx context.Context, p *plan, o *order, said callSettings, w *wiring, opts []grpc.CallOption) error {
 	if p.err != nil {
-		return status.Error(codes.Internal, "retry: "+p.err.Error())
+		return wire.NotSent(codes.Internal, "retry: "+p.err.Error())
 	}
 	if said.mine {
 		opts = appendForeign(make([]grpc.CallOption, 0, len(opts)), opts)
@@ -59,7 +59,7 @@ func (c *client) custom(ctx context.Context, p *plan, o *order, said callSetting
 	case owned:
 		o.reason, o.owner = ReasonOwnedUpstream, owner
 		if err := checkOwner(owner); err != nil {
-			return status.Error(codes.InvalidArgument, "retry: Own: "+err.Error())
+			return wire.NotSent(codes.InvalidArgument, "retry: Own: "+err.Error())
 		}
 	case o.safety == SafetyUnsafe:
 		o.reason = ReasonNotRetrySafe
@@ -91,13 +91,13 @@ func shortest(all ...time.Duration) time.Duration {
 func (o *order) override(said callOption) error {
 	if said.policy != nil {
 		if errs := said.policy.validate(goFields); len(errs) > 0 {
-			return status.Error(codes.InvalidArgument, "retry: CallPolicy: "+errors.Join(errs...).Error())
+			return wire.NotSent(codes.InvalidArgument, "retry: CallPolicy: "+errors.Join(errs...).Error())
 		}
 		o.rules = said.policy.rules()
 	}
 	if said.hasSafety {
 		if !said.safety.known() {
-			return status.Error(codes.InvalidArgument, "retry: CallSafety: "+said.safety.String()+" is unknown")
+			return wire.NotSent(codes.InvalidArgument, "retry: CallSafety: "+said.safety.String()+" is unknown")
 		}
 		o.safety = said.safety
 	}

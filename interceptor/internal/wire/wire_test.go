@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/retrysafe/retrysafe/interceptor/internal/wire"
@@ -125,5 +126,18 @@ func TestPushbackValue(t *testing.T) {
 		if got := wire.PushbackValue(d); got != want {
 			t.Errorf("PushbackValue(%v) = %s, want %s", d, got, want)
 		}
+	}
+}
+
+func TestWhatWasNotSentIsKnown(t *testing.T) {
+	err := wire.NotSent(codes.InvalidArgument, "no such jitter")
+	if st := status.Convert(err); st.Code() != codes.InvalidArgument || st.Message() != "no such jitter" || err.Error() != st.Err().Error() {
+		t.Errorf("NotSent = %v with status %v", err, st)
+	}
+	if !wire.WasNotSent(fmt.Errorf("wrapped: %w", err)) {
+		t.Error("WasNotSent = false")
+	}
+	if wire.WasNotSent(nil) || wire.WasNotSent(status.Error(codes.InvalidArgument, "of a server")) {
+		t.Error("WasNotSent of a server's answer = true")
 	}
 }
