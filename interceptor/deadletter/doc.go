@@ -21,11 +21,15 @@
 //
 // A call that may not be retried (NOT_RETRY_SAFE), since sending it again
 // could execute it twice, and one whose retries belong to a layer above
-// (OWNED_UPSTREAM), since that layer writes the letter. Streams are not kept.
+// (OWNED_UPSTREAM), since that layer writes the letter. One that its caller
+// cancelled, or made with retry.Disable. One that failed in a way that retries do
+// not help. Streams are not kept.
 //
 // # The window
 //
 // A server remembers an outcome for its retention. A letter that is replayed
 // after that could execute a second time, so Replay refuses it with
-// [ErrTooOld]: see [WithWindow].
+// [ErrTooOld]: see [WithWindow]. The window counts from the beginning of the call
+// that became the letter. Where earlier calls had the same key, as a caller's own
+// may, the server counts from the first of them: narrow the window by that.
 package deadletter

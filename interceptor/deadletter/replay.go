@@ -91,8 +91,15 @@ func (r *replay) send(ctx context.Context, letter *Letter, conn grpc.ClientConnI
 	if err != nil {
 		return Answer{}, err
 	}
-	if err := r.checkAge(letter, d); err != nil {
-		return Answer{}, err
+	if letter.GetIdempotencyKey() != "" {
+		end, err := r.end(letter, d)
+		if err != nil {
+			return Answer{}, err
+		}
+		// No retry that conn makes is sent after the window either.
+		bounded, cancel := context.WithDeadline(ctx, end)
+		defer cancel()
+		ctx = bounded
 	}
 	ctx = context.WithValue(ctx, replayKey{}, letter.GetMethod())
 	if k := letter.GetIdempotencyKey(); k != "" {
@@ -148,11 +155,9 @@ func messages(letter *Letter) (req, reply proto.Message, d method.Description, e
 	return req, output.New().Interface(), d, nil
 }
 
-// checkAge refuses a letter whose outcome the server may have forgotten.
-func (r *replay) checkAge(letter *Letter, d method.Description) error {
-	if letter.GetIdempotencyKey() == "" {
-		return nil
-	}
+// end returns the moment from which on the server may have forgotten the
+// letter's outcome, or an error where that has come.
+func (r *replay) end(letter *Letter, d method.Description) (time.Time, error) {
 	window := r.window
 	if window == 0 {
 		retention := DefaultRetention
@@ -162,12 +167,17 @@ func (r *replay) checkAge(letter *Letter, d method.Description) error {
 		window = retention - retention/10 // clocks differ, and the call takes time
 	}
 	if !letter.GetFirstAttemptTime().IsValid() {
-		return fmt.Errorf("%w: its first attempt has no time", ErrTooOld)
+		return time.Time{}, fmt.Errorf("%w: its first attempt has no time", ErrTooOld)
 	}
-	if age := time.Since(letter.GetFirstAttemptTime().AsTime()); age >= window {
-		return fmt.Errorf("%w: first sent %v ago, the window is %v", ErrTooOld, age.Round(time.Second), window)
+	first := letter.GetFirstAttemptTime().AsTime()
+	age := time.Since(first)
+	if age >= window {
+		return time.Time{}, fmt.Errorf("%w: first sent %v ago, the window is %v", ErrTooOld, age.Round(time.Second), window)
 	}
-	return nil
+	if age < -window/10 { // a clock was set, so nobody knows
+		return time.Time{}, fmt.Errorf("%w: first sent %v from now, by this clock", ErrTooOld, -age.Round(time.Second))
+	}
+	return first.Add(window), nil
 }
 
 // isOutcome says whether an answer is what the operation came to, rather than

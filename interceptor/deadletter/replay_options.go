@@ -28,8 +28,9 @@ func (r *replay) apply(opts []ReplayOption) error {
 }
 
 // WithWindow is the age from which on a letter with a key is too old to be
-// sent, counted from its first attempt by the client's clock. Keep it below the
-// time for which the server remembers outcomes. Default: nine tenths of the
+// sent, counted from its first attempt by the client's clock; no attempt of a
+// replay is begun after it. Keep it below the time for which the server
+// remembers outcomes. Default: nine tenths of the
 // retention in the method's retrysafe.v1.policy, and of [DefaultRetention]
 // where it has none.
 func WithWindow(d time.Duration) ReplayOption {

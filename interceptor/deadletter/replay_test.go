@@ -167,6 +167,24 @@ func TestALetterThatTheClientRefusesToSendStays(t *testing.T) {
 	}
 }
 
+// Retries may take long, and the server forgets meanwhile.
+func TestNoAttemptOfAReplayIsMadeAfterTheWindow(t *testing.T) {
+	w := newWorld(t, newQueue(t))
+	w.loseRequests.Store(2)
+	letter := w.exhaust(t, "alice")
+	var deadline time.Time
+	conn := connFunc(func(ctx context.Context, _ string, _ []grpc.CallOption) error {
+		deadline, _ = ctx.Deadline()
+		return status.Error(codes.Unavailable, "down")
+	})
+	if _, err := deadletter.Replay(t.Context(), w.queue, letter.GetId(), conn, deadletter.WithWindow(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if want := letter.GetFirstAttemptTime().AsTime().Add(time.Hour); !deadline.Equal(want) {
+		t.Errorf("the replay may go on until %v, want %v", deadline, want)
+	}
+}
+
 // connFunc is a connection that answers by itself.
 type connFunc func(ctx context.Context, method string, opts []grpc.CallOption) error
 
@@ -277,6 +295,10 @@ func TestALetterThatCannotBeSentStays(t *testing.T) {
 			Request: request(&ledgerv1.DebitRequest{})}, []deadletter.ReplayOption{deadletter.WithWindow(time.Hour)}, deadletter.ErrTooOld},
 		{"because nobody knows how old it is", &deadletter.Letter{Method: debit, IdempotencyKey: "k",
 			Request: request(&ledgerv1.DebitRequest{})}, nil, deadletter.ErrTooOld},
+		{"because a clock was set back", &deadletter.Letter{Method: debit, IdempotencyKey: "k", FirstAttemptTime: ago(-3 * time.Hour),
+			Request: request(&ledgerv1.DebitRequest{})}, nil, deadletter.ErrTooOld},
+		{"or goes out where clocks differ a little", &deadletter.Letter{Method: debit, IdempotencyKey: "k", FirstAttemptTime: ago(-time.Minute),
+			Request: request(&ledgerv1.DebitRequest{})}, nil, nil},
 		{"or goes out where it is within the window", &deadletter.Letter{Method: debit, IdempotencyKey: "k", FirstAttemptTime: ago(time.Hour),
 			Request: request(&ledgerv1.DebitRequest{})}, nil, nil},
 		{"or at any age where it is safe", &deadletter.Letter{Method: read, FirstAttemptTime: ago(1000 * time.Hour),
