@@ -32,8 +32,10 @@ type Queue interface {
 	Get(ctx context.Context, id string) (*Letter, error)
 
 	// List returns up to limit letters whose ids come after the one given, in
-	// the order of their ids, which is the order in which they were written.
-	// An empty after starts with the oldest.
+	// the order of their ids. An empty after starts with the first. Ids begin
+	// with the millisecond in which they were made, by the clock of their
+	// client, so a letter may come to stand before one that was listed already:
+	// begin anew now and then.
 	List(ctx context.Context, after string, limit int) ([]*Letter, error)
 
 	// Update replaces the letter of the same id, or returns [ErrNotFound].

@@ -91,6 +91,39 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	}
 }
 
+// A damaged letter must not hide behind an error that does not say which it is.
+func TestADamagedLetterIsNamed(t *testing.T) {
+	ctx := context.Background()
+	path := filepath.Join(t.TempDir(), "letters.db")
+	q := open(t, path)
+	for _, id := range []string{"1", "2"} {
+		if err := q.Put(ctx, &deadletter.Letter{Id: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := driver.Open("file:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.Exec(`UPDATE retrysafe_letters SET letter = x'ff' WHERE id = '1'`); err != nil {
+		t.Fatal(err)
+	}
+	_, getErr := q.Get(ctx, "1")
+	_, listErr := q.List(ctx, "", 10)
+	for op, err := range map[string]error{"Get": getErr, "List": listErr} {
+		if err == nil || !strings.Contains(err.Error(), `letter "1"`) {
+			t.Errorf("%s: %v, want an error that names the letter", op, err)
+		}
+	}
+	if err := q.Remove(ctx, "1"); err != nil {
+		t.Fatal(err)
+	}
+	if letters, err := q.List(ctx, "", 10); err != nil || len(letters) != 1 {
+		t.Errorf("List = %d letters, %v once it is removed", len(letters), err)
+	}
+}
+
 func TestOpenNeedsAFile(t *testing.T) {
 	for _, path := range []string{"", ":memory:", filepath.Join(t.TempDir(), "no", "such", "folder", "letters.db")} {
 		q, err := sqlitequeue.Open(context.Background(), path)

@@ -87,24 +87,25 @@ func (q *Queue) Get(ctx context.Context, id string) (*deadletter.Letter, error) 
 	if err != nil {
 		return nil, q.failed("get", err)
 	}
-	return q.decode(body)
+	return q.decode(id, body)
 }
 
 // List implements [deadletter.Queue].
 func (q *Queue) List(ctx context.Context, after string, limit int) ([]*deadletter.Letter, error) {
 	rows, err := q.db.QueryContext(ctx,
-		`SELECT letter FROM retrysafe_letters WHERE id > $1 ORDER BY id LIMIT $2`, after, max(limit, 0))
+		`SELECT id, letter FROM retrysafe_letters WHERE id > $1 ORDER BY id LIMIT $2`, after, max(limit, 0))
 	if err != nil {
 		return nil, q.failed("list", err)
 	}
 	defer func() { _ = rows.Close() }() // rows.Err tells
 	var letters []*deadletter.Letter
 	for rows.Next() {
+		var id string
 		var body []byte
-		if err := rows.Scan(&body); err != nil {
+		if err := rows.Scan(&id, &body); err != nil {
 			return nil, q.failed("list", err)
 		}
-		letter, err := q.decode(body)
+		letter, err := q.decode(id, body)
 		if err != nil {
 			return nil, err
 		}
@@ -148,10 +149,11 @@ func (q *Queue) encode(letter *deadletter.Letter) ([]byte, error) {
 	return body, q.failed("encode the letter", err)
 }
 
-func (q *Queue) decode(body []byte) (*deadletter.Letter, error) {
+// decode names a letter that is damaged, so that it can be removed.
+func (q *Queue) decode(id string, body []byte) (*deadletter.Letter, error) {
 	letter := new(deadletter.Letter)
 	if err := proto.Unmarshal(body, letter); err != nil {
-		return nil, q.failed("decode a letter", err)
+		return nil, q.failed(fmt.Sprintf("decode letter %q", id), err)
 	}
 	return letter, nil
 }
