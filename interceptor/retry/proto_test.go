@@ -46,7 +46,7 @@ service {
   method { name: "Silent" input_type: ".google.protobuf.StringValue" output_type: ".google.protobuf.StringValue" }
   method { name: "FiveTimes" input_type: ".google.protobuf.StringValue" output_type: ".google.protobuf.StringValue"
     options { idempotency_level: NO_SIDE_EFFECTS [retrysafe.v1.policy] {
-      retry { max_attempts: 5 base { } jitter: JITTER_NONE } } } }
+      retry { max_attempts: 5 base { } cap { nanos: 1000000 } jitter: JITTER_NONE } } } }
   method { name: "InTheField" input_type: ".google.protobuf.StringValue" output_type: ".google.protobuf.StringValue"
     options { [retrysafe.v1.policy] { key: KEY_REQUIRED key_field: "value" } } }
 }`

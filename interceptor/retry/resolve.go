@@ -152,10 +152,14 @@ func fromProto(said *retrysafev1.RetryPolicy) (Policy, []error) {
 		PerAttemptTimeout: said.GetPerAttemptTimeout().AsDuration(),
 		MaxElapsed:        said.GetMaxElapsed().AsDuration(),
 	}
+	immediate := isZero(said.GetBase())
+	if immediate {
+		p.Backoff.Base = 1 // no cap is below that; 0 would mean the default
+	}
 	if errs := p.validate(protoFields); len(errs) > 0 {
 		return Policy{}, errs
 	}
-	if isZero(said.GetBase()) {
+	if immediate {
 		p.Backoff = Backoff{Immediate: true}
 	}
 	return p, nil
