@@ -93,6 +93,7 @@
 //	retrysafe.client.budget.tokens  gauge     {token}  by grpc.target, at each change
 //
 // [WithTracerProvider] makes a span for each Safe or Keyed call with an event for
-// each attempt, [WithLogger] writes a line for each. None of them, and no error,
-// ever shows a key, a request or a response.
+// each attempt, [WithLogger] writes a line for each. None of them ever shows a
+// key, a request or a response. An error adds the last attempt's own text, which
+// is the server's.
 package retry

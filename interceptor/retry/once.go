@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 )
 
 // once makes the one attempt of a call that is not retried here.
@@ -20,6 +21,7 @@ func (c *client) once(ctx context.Context, o *order, w *wiring, opts []grpc.Call
 		return c.failedOnce(ctx, o, t, err)
 	}
 	c.succeeded(ctx, t)
+	c.log.ended(ctx, o.method, t.name, 1, codes.OK)
 	return nil
 }
 

@@ -31,7 +31,9 @@ type Policy struct {
 	// Backoff spaces the attempts.
 	Backoff Backoff
 	// PerAttemptTimeout bounds each attempt. An attempt that it ends is
-	// retried as DEADLINE_EXCEEDED is. Zero means no bound but the call's own.
+	// retried as DEADLINE_EXCEEDED is, where the call has as much time left for
+	// the next one: keep it to a fraction of the callers' deadlines. Zero means
+	// no bound but the call's own.
 	PerAttemptTimeout time.Duration
 	// MaxElapsed bounds the whole call, waits and targets of [WithFailover]
 	// included. Zero means no bound of its own; the caller's deadline always

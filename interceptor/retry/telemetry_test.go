@@ -203,6 +203,8 @@ func TestTheLogTellsAttemptsAndTheEnd(t *testing.T) {
 			map[string]any{"msg": "call ended", "attempts": 1.0, "code": "NOT_FOUND"}},
 		{"an Unsafe call", answering(errDown), []retry.Option{retry.WithMethodSafety("*", retry.SafetyUnsafe)}, []string{"DEBUG"},
 			map[string]any{"msg": "call exhausted", "reason": "NOT_RETRY_SAFE"}},
+		{"an Unsafe call that succeeds", answering(nil), []retry.Option{retry.WithMethodSafety("*", retry.SafetyUnsafe)}, []string{"DEBUG"},
+			map[string]any{"msg": "call ended", "attempts": 1.0, "code": "OK"}},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			var out bytes.Buffer
