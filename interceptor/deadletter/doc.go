@@ -2,8 +2,9 @@
 // be sent again later as further attempts of the same operation.
 //
 //	letters, err := deadletter.UnaryClientInterceptor(queue)
-//	retries, err := retry.UnaryClientInterceptor(retry.WithPolicy(p))
-//	conn, err := grpc.NewClient(target, grpc.WithChainUnaryInterceptor(letters, retries), ...)
+//	retries, err := retry.DialOptions(retry.WithPolicy(p))
+//	opts := append([]grpc.DialOption{creds, grpc.WithChainUnaryInterceptor(letters)}, retries...)
+//	conn, err := grpc.NewClient(target, opts...)
 //
 // The interceptor stands before the retries and sees what they gave up. An
 // exhausted call becomes a [Letter] in a [Queue]; the caller gets its error all
