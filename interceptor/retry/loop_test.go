@@ -305,6 +305,26 @@ func TestACallerWhoCancelledIsNotRetriedFor(t *testing.T) {
 	})
 }
 
+func TestACallerWhoCancelledDuringTheLastAttemptIsToldSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &server{answer: func(int, seen, *wrapperspb.StringValue) error {
+			cancel()
+			return errDown
+		}}
+		c := newClient(t, s, aTenth, retry.WithPolicy(retry.Policy{MaxAttempts: 1}))
+		err := c.call(ctx)
+		wantCode(t, err, codes.Canceled)
+		for range 5 { // each would take one of the five tokens that retries may use
+			_ = c.call(ctx)
+		}
+		c.server = answering(errDown, nil)
+		if err := c.call(t.Context(), retry.CallPolicy(immediate)); err != nil {
+			t.Errorf("calls that were cancelled took tokens: %v", err)
+		}
+	})
+}
+
 func TestWaitsAreImmediateOnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := answering(errDown)
