@@ -52,7 +52,7 @@ func (ps *policies) withKey(ctx context.Context, fullMethod string, req any) (co
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	k, inMetadata, ok, err := outgoingKey(ctx, req, p)
+	k, inMetadata, ok, err := key.OutgoingCall(ctx, req, p.keyField)
 	if err != nil {
 		return nil, wire.Error(wire.ReasonKeyInvalid, err.Error())
 	}
@@ -63,19 +63,4 @@ func (ps *policies) withKey(ctx context.Context, fullMethod string, req any) (co
 		k = key.New()
 	}
 	return metadata.AppendToOutgoingContext(ctx, wire.KeyHeader, k), nil
-}
-
-// outgoingKey returns the key that the caller chose. The error wraps
-// [key.ErrInvalid].
-func outgoingKey(ctx context.Context, req any, p *policy) (k string, inMetadata, ok bool, err error) {
-	chosen, inMetadata, found, err := key.Outgoing(ctx)
-	if err != nil {
-		return "", false, false, err
-	}
-	inField, set, err := keyIn(req, p.keyField)
-	if err != nil {
-		return "", false, false, err
-	}
-	k, ok, err = oneKey(chosen, found, inField, set)
-	return k, inMetadata, ok, err
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/retrysafe/retrysafe/dedup"
+	"github.com/retrysafe/retrysafe/interceptor/internal/message"
 )
 
 // outcomeOf returns what a handler answered, without metadata. It serializes
@@ -21,7 +22,7 @@ func outcomeOf(resp any, err error, buf []byte) (dedup.Outcome, error) {
 	if err != nil {
 		return outcomeOfError(err), nil
 	}
-	m, ok := messageOf(resp)
+	m, ok := message.Of(resp)
 	if !ok {
 		return dedup.Outcome{}, status.Errorf(codes.Internal, "retrysafe: the handler returned %T, which is no protobuf message", resp)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/retrysafe/retrysafe/dedup"
 	"github.com/retrysafe/retrysafe/dedup/fingerprint"
 	"github.com/retrysafe/retrysafe/interceptor/internal/key"
+	"github.com/retrysafe/retrysafe/interceptor/internal/message"
 	"github.com/retrysafe/retrysafe/interceptor/internal/wire"
 )
 
@@ -91,7 +92,7 @@ func (s *Server) Intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 	if !p.keyed() {
 		return handler(ctx, req)
 	}
-	k, ok, err := incomingKey(ctx, req, p)
+	k, ok, err := key.IncomingCall(ctx, req, p.keyField)
 	switch {
 	case err != nil:
 		s.telemetry.refused(ctx, info.FullMethod, resultKeyInvalid)
@@ -113,23 +114,9 @@ func (s *Server) Intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 	return c.answer(ctx, op)
 }
 
-// incomingKey returns the key of an incoming call. The error wraps
-// [key.ErrInvalid].
-func incomingKey(ctx context.Context, req any, p *policy) (string, bool, error) {
-	inMD, found, err := key.FromIncomingMetadata(ctx)
-	if err != nil {
-		return "", false, err
-	}
-	inField, set, err := keyIn(req, p.keyField)
-	if err != nil {
-		return "", false, err
-	}
-	return oneKey(inMD, found, inField, set)
-}
-
 // operation says what the call asks for. The error is a status.
 func (s *Server) operation(ctx context.Context, p *policy, fullMethod, k string, req any) (dedup.Operation, error) {
-	m, ok := messageOf(req)
+	m, ok := message.Of(req)
 	if !ok {
 		return dedup.Operation{}, status.Errorf(codes.Internal, "retrysafe: the request is a %T, which is no protobuf message", req)
 	}

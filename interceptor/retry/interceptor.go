@@ -50,7 +50,7 @@ func DialOptions(opts ...Option) ([]grpc.DialOption, error) {
 // failure needs.
 func (c *client) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	p, said := c.planner.plan(method), readOptions(opts)
-	k, inMetadata, hasKey, err := callersKey(ctx, req, p.keyField)
+	k, inMetadata, hasKey, err := key.OutgoingCall(ctx, req, p.keyField)
 	if err != nil {
 		return wire.Error(wire.ReasonKeyInvalid, err.Error())
 	}

@@ -107,7 +107,10 @@ func one(values []string) (key string, ok bool, err error) {
 	case 0:
 		return "", false, nil
 	case 1:
-		return values[0], true, Validate(values[0])
+		if err := Validate(values[0]); err != nil {
+			return "", false, err
+		}
+		return values[0], true, nil
 	}
 	return "", false, fmt.Errorf("%w: the call carries %d of them", ErrInvalid, len(values))
 }

@@ -1,6 +1,7 @@
 package key
 
 import (
+	"context"
 	"fmt"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -8,38 +9,55 @@ import (
 	"github.com/retrysafe/retrysafe/interceptor/internal/message"
 )
 
-// InField returns the key in the field of a request that a policy names as
-// key_field, as AIP-155's request_id. It is false where field or its value is
-// empty, and where the request has no such string. The error wraps
-// [ErrInvalid].
-func InField(request any, field protoreflect.Name) (key string, ok bool, err error) {
-	if field == "" {
-		return "", false, nil
+// OutgoingCall is [Outgoing] for a call with that request, whose method's
+// policy may name a field of it as key_field, as AIP-155's request_id: the key
+// may stand there too.
+func OutgoingCall(ctx context.Context, req any, field protoreflect.Name) (key string, inMetadata, ok bool, err error) {
+	key, inMetadata, ok, err = Outgoing(ctx)
+	if err != nil || field == "" {
+		return key, inMetadata, ok, err
 	}
-	m, ok := message.Of(request)
+	key, ok, err = withField(key, ok, req, field)
+	return key, inMetadata, ok, err
+}
+
+// IncomingCall is [FromIncomingMetadata] for a call with that request, as
+// [OutgoingCall].
+func IncomingCall(ctx context.Context, req any, field protoreflect.Name) (key string, ok bool, err error) {
+	key, ok, err = FromIncomingMetadata(ctx)
+	if err != nil || field == "" {
+		return key, ok, err
+	}
+	return withField(key, ok, req, field)
+}
+
+// withField returns the key that a call has already, or that of its request's
+// field. They may not differ.
+func withField(key string, ok bool, req any, field protoreflect.Name) (string, bool, error) {
+	inField := stringIn(req, field)
+	if inField == "" {
+		return key, ok, nil
+	}
+	if err := Validate(inField); err != nil {
+		return "", false, err
+	}
+	if ok && key != inField {
+		return "", false, fmt.Errorf("%w: metadata and request hold different ones", ErrInvalid)
+	}
+	return inField, true, nil
+}
+
+// stringIn returns the value of a field, or "" where the request has no such
+// string.
+func stringIn(req any, field protoreflect.Name) string {
+	m, ok := message.Of(req)
 	if !ok {
-		return "", false, nil
+		return ""
 	}
 	r := m.ProtoReflect()
 	fd := r.Descriptor().Fields().ByName(field)
 	if fd == nil || fd.Kind() != protoreflect.StringKind || fd.IsList() {
-		return "", false, nil
+		return ""
 	}
-	key = r.Get(fd).String()
-	if key == "" {
-		return "", false, nil
-	}
-	return key, true, Validate(key)
-}
-
-// Agreed returns the key that the metadata of a call and its request hold
-// between them. The error wraps [ErrInvalid] where they hold different ones.
-func Agreed(inMetadata string, hasMetadata bool, inField string, hasField bool) (key string, ok bool, err error) {
-	if hasMetadata && hasField && inMetadata != inField {
-		return "", false, fmt.Errorf("%w: metadata and request hold different ones", ErrInvalid)
-	}
-	if hasMetadata {
-		return inMetadata, true, nil
-	}
-	return inField, hasField, nil
+	return r.Get(fd).String()
 }
