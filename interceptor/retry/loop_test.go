@@ -159,6 +159,24 @@ func TestNoWaitIsBegunThatDoesNotFit(t *testing.T) {
 	}
 }
 
+func TestAnAttemptIsTakenToNeedAsLongAsTheQuickest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{answer: func(n int, _ seen, _ *wrapperspb.StringValue) error {
+			if n == 1 {
+				time.Sleep(290 * time.Millisecond)
+			}
+			time.Sleep(10 * time.Millisecond)
+			return errDown
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), 750*time.Millisecond)
+		defer cancel()
+		// At 410 ms the wait of 200 ms leaves 140 ms: too few for an attempt like
+		// the first, enough for one like the second.
+		exhausted(t, newClient(t, s, retry.WithPolicy(steady(9))).call(ctx), retry.ReasonDeadline)
+		wantCalls(t, s, 3)
+	})
+}
+
 func TestMaxElapsedBoundsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := steady(9)
@@ -322,6 +340,16 @@ func TestACallerWhoCancelledDuringTheLastAttemptIsToldSo(t *testing.T) {
 		if err := c.call(t.Context(), retry.CallPolicy(immediate)); err != nil {
 			t.Errorf("calls that were cancelled took tokens: %v", err)
 		}
+	})
+}
+
+func TestACallerWhoCancelsBeforeAWaitOfZero(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := answering(errDown)
+		c := newClient(t, s, retry.WithPolicy(immediate), retry.WithOnRetry(func(context.Context, retry.Retry) { cancel() }))
+		wantCode(t, c.call(ctx), codes.Canceled)
+		wantCalls(t, s, 1)
 	})
 }
 
