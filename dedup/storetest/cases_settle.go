@@ -90,6 +90,10 @@ func releaseAfterComplete(s *suite) {
 // releaseBesideClaims: an operation that is given up and asked for at once is
 // held by one at a time.
 func releaseBesideClaims(s *suite) {
+	wait := patience
+	if s.transactional() {
+		wait = briefly // it may wait for the winner's end, which comes after all have asked
+	}
 	for range 4 {
 		key := newKey()
 		first := s.claim(s.First, request(key))
@@ -98,7 +102,7 @@ func releaseBesideClaims(s *suite) {
 			if i == 0 {
 				return claimed{err: first.Release(ctx)}
 			}
-			answer, err := s.tryFor(briefly, s.either(i), request(key))
+			answer, err := s.tryFor(wait, s.either(i), request(key))
 			if s.transactional() && errors.Is(err, context.DeadlineExceeded) {
 				return claimed{} // its wait is over
 			}
