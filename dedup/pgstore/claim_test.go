@@ -105,15 +105,22 @@ func TestAKeyThatCannotBeIndexedIsRefused(t *testing.T) {
 }
 
 // TestPartsOfAKeyDoNotRunTogether would fail if the lock or the row were made
-// of the concatenated parts.
+// of parts that are not told apart.
 func TestPartsOfAKeyDoNotRunTogether(t *testing.T) {
 	db := newDatabase(t)
 	s := db.store(db.pool())
-	id := unique()
-	a := db.claim(t.Context(), s, request(dedup.Key{Scope: "a", Method: "bc", ID: id}))
-	b := db.claim(t.Context(), s, request(dedup.Key{Scope: "ab", Method: "c", ID: id}))
-	db.must(a.Complete(t.Context(), recorded("a")))
-	db.must(b.Complete(t.Context(), recorded("b")))
+	zeros := strings.Repeat("\x00", 8)
+	for _, pair := range [][2]dedup.Key{
+		{{Scope: "a", Method: "bc"}, {Scope: "ab", Method: "c"}},
+		{{Scope: "a" + zeros + "b", Method: "c"}, {Scope: "a", Method: "b" + zeros + "c"}},
+	} {
+		pair[0].ID = unique()
+		pair[1].ID = pair[0].ID
+		a := db.claim(t.Context(), s, request(pair[0]))
+		b := db.claim(t.Context(), s, request(pair[1]))
+		db.must(a.Complete(t.Context(), recorded("a")))
+		db.must(b.Complete(t.Context(), recorded("b")))
+	}
 }
 
 func TestStoresOfTwoSchemasDoNotMeet(t *testing.T) {
@@ -418,7 +425,12 @@ func TestManyWaitersOfManyOperations(t *testing.T) {
 		})
 	}
 	db.eventually(db.somebodyWaits)
-	db.must(db.claim(t.Context(), s, request(newKey())).Complete(t.Context(), recorded("paid")))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for range 50 { // time for all of them to wait, if they could
+		db.must(db.claim(ctx, s, request(newKey())).Complete(ctx, recorded("paid")))
+		time.Sleep(5 * time.Millisecond)
+	}
 	for _, claim := range claims {
 		db.must(claim.Complete(t.Context(), recorded("paid")))
 	}

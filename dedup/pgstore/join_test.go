@@ -82,6 +82,9 @@ func TestAnOperationWithinItself(t *testing.T) {
 	db.wantState2(innerCtx, s, middle, dedup.InProgress)
 	db.must(inner.Complete(t.Context(), recorded("inner")))
 	db.wantState2(ctx, s, middle, dedup.Completed)
+	released := newKey()
+	db.must(db.claim(ctx, s, request(released)).Release(t.Context()))
+	db.must(db.claim(ctx, s, request(released)).Complete(t.Context(), recorded("at the second time")))
 	db.must(outer.Complete(t.Context(), recorded("outer")))
 }
 
