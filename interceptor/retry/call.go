@@ -6,12 +6,15 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/retrysafe/retrysafe/interceptor/internal/key"
 )
 
 // call is one call of a Safe or Keyed method on its way through its attempts.
 // Calls are pooled, so that one which succeeds at once does not allocate.
 type call struct {
 	client *client
+	keys   *key.Maker // kept from call to call
 
 	opts          []grpc.CallOption // the caller's, trailerOption and ownedOption
 	trailer       metadata.MD       // of the last attempt
@@ -36,7 +39,7 @@ type call struct {
 }
 
 func emptyCall(c *client) *call {
-	x := &call{client: c}
+	x := &call{client: c, keys: new(key.Maker)}
 	x.trailerOption = grpc.Trailer(&x.trailer)
 	return x
 }
@@ -65,7 +68,7 @@ func (x *call) recycle() {
 
 // recycleAll is recycle for a call of which anything may have been used.
 func (x *call) recycleAll() {
-	*x = call{client: x.client, opts: x.opts, trailerOption: x.trailerOption}
+	*x = call{client: x.client, keys: x.keys, opts: x.opts, trailerOption: x.trailerOption}
 	x.recycle()
 }
 

@@ -2,6 +2,7 @@ package retry_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -44,6 +45,23 @@ func TestACallThatSucceedsAtOnceDoesNotAllocate(t *testing.T) {
 				t.Errorf("%v allocations, more than %v", got, tt.most)
 			}
 		})
+	}
+}
+
+func TestAKeyedCallAllocatesFewBytes(t *testing.T) {
+	const runs, most = 10_000, 208
+	intercept := newInterceptor(t, retry.WithMethodSafety("*", retry.SafetyKeyed))
+	req, reply, ctx := new(emptypb.Empty), new(emptypb.Empty), context.Background()
+	call := func() { _ = intercept(ctx, method, req, reply, nil, succeed) }
+	allocs(t, call)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range runs {
+		call()
+	}
+	runtime.ReadMemStats(&after)
+	if got := float64(after.TotalAlloc-before.TotalAlloc) / runs; got > most {
+		t.Errorf("%v bytes for each call, more than %v", got, most)
 	}
 }
 

@@ -84,12 +84,13 @@ func (c *client) pass(ctx context.Context, p *plan, method, k string, addKey boo
 // plain makes the first attempt of a Safe or Keyed call that nothing but the
 // caller bounds and nobody observes, and those that follow it.
 func (c *client) plain(ctx context.Context, p *plan, method, k string, addKey bool, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts []grpc.CallOption) error {
+	x := c.pooled(opts)
 	base := ctx
 	owner := ""
 	if p.safety == SafetyKeyed {
 		owner = c.owner
 		if k == "" {
-			k, addKey = key.New(), true
+			k, addKey = x.keys.New(), true
 		}
 	}
 	if addKey || owner != "" {
@@ -99,7 +100,6 @@ func (c *client) plain(ctx context.Context, p *plan, method, k string, addKey bo
 	if _, bounded := ctx.Deadline(); bounded {
 		start = time.Now()
 	}
-	x := c.pooled(opts)
 	err := invoker(base, method, req, reply, cc, x.sentOptions()...)
 	t := c.targets.of(cc)
 	if err == nil {

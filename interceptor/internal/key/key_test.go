@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,11 +52,16 @@ func TestValidateTakesVisibleASCIIOnly(t *testing.T) {
 }
 
 func TestNewMakesUUIDv7InOrderOfTime(t *testing.T) {
+	t.Run("New", func(t *testing.T) { makesUUIDv7(t, key.New) })
+	t.Run("Maker", func(t *testing.T) { makesUUIDv7(t, new(key.Maker).New) })
+}
+
+func makesUUIDv7(t *testing.T, newKey func() string) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := make(map[string]bool)
 		last := ""
 		for range 1000 {
-			k := key.New()
+			k := newKey()
 			u, err := uuid.Parse(k)
 			if err != nil || u.Version() != 7 || u.Variant() != uuid.RFC4122 || u.String() != k {
 				t.Fatalf("New() = a text that is no canonical UUIDv7: %v", err)
@@ -70,6 +76,18 @@ func TestNewMakesUUIDv7InOrderOfTime(t *testing.T) {
 			last = k[:13]
 		}
 	})
+}
+
+func TestAMakersKeysStayAsTheyWere(t *testing.T) {
+	var m key.Maker
+	var keys, copies []string
+	for range 100 {
+		k := m.New()
+		keys, copies = append(keys, k), append(copies, strings.Clone(k))
+	}
+	if !slices.Equal(keys, copies) {
+		t.Error("a key changed when others were made")
+	}
 }
 
 func TestOutgoingFindsTheCallersKey(t *testing.T) {
