@@ -34,12 +34,12 @@ func TestKindsHaveNamesThatCanBeReadBack(t *testing.T) {
 }
 
 func TestAPlanTellsAllThatIsWrong(t *testing.T) {
-	bad := Plan{LoseResponses: 1.5, SlowAttempts: math.NaN(), SlowBy: -1, BurstEvery: 3, BurstLength: 3}
+	bad := Plan{LoseResponses: 1.5, SlowAttempts: math.NaN(), SlowBy: -1, HoldRecords: -1, HoldBy: -1, BurstEvery: 3, BurstLength: 3}
 	_, err := NewInjector(bad, nil)
 	if err == nil {
 		t.Fatal("taken")
 	}
-	for _, field := range []string{"LoseResponses", "SlowAttempts", "SlowBy", "BurstLength"} {
+	for _, field := range []string{"LoseResponses", "SlowAttempts", "SlowBy", "HoldRecords", "HoldBy", "BurstLength"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%v does not name %s", err, field)
 		}
@@ -130,6 +130,30 @@ func TestASlowedCallOutlastsItsClient(t *testing.T) {
 		}
 		if executed == 0 || executed == n {
 			t.Errorf("%d of %d executed: slowing should come before some and after others", executed, n)
+		}
+	})
+}
+
+func TestAnExecutionIsHeldUpWhenItIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done, held := false, 0
+		i, err := NewInjector(Plan{HoldRecords: 1, HoldBy: time.Second}, func(k Kind) {
+			if k != Held || !done {
+				t.Errorf("%v, done: %t", k, done)
+			}
+			held++
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		res, err := i.Hold(t.Context(), nil, nil, func(context.Context, any) (any, error) { done = true; return "done", nil })
+		if res != "done" || err != nil || held != 1 || time.Since(start) != time.Second {
+			t.Errorf("answered %v, %v, held %d times, after %v", res, err, held, time.Since(start))
+		}
+		refused := errors.New("refused")
+		if _, err := i.Hold(t.Context(), nil, nil, func(context.Context, any) (any, error) { return nil, refused }); err != refused || held != 1 {
+			t.Errorf("answered %v, held %d times", err, held)
 		}
 	})
 }

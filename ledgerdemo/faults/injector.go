@@ -91,6 +91,27 @@ func (i *Injector) Intercept(ctx context.Context, req any, _ *grpc.UnaryServerIn
 	return res, nil
 }
 
+// Hold is a [grpc.UnaryServerInterceptor] that holds executions up when they
+// are done. It stands inside of what deduplicates, next to the handler.
+func (i *Injector) Hold(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	res, err := handler(ctx, req)
+	if err == nil && i.drawHold() {
+		i.report(Held)
+		// Whatever ends the pause, the work is done, and that is the answer.
+		_ = pause(ctx, i.plan.HoldBy)
+	}
+	return res, err
+}
+
+func (i *Injector) drawHold() bool {
+	if i.plan.HoldRecords == 0 {
+		return false
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.random.Float64() < i.plan.HoldRecords
+}
+
 // pause returns a status where ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

@@ -13,9 +13,12 @@ const (
 	Refused
 	// Slowed: the call was held up, before or after its execution.
 	Slowed
+	// Held: the call was held up when its handler had done its work, before
+	// the outcome was recorded.
+	Held
 )
 
-const minKind, maxKind = ResponseLost, Slowed
+const minKind, maxKind = ResponseLost, Held
 
 // String returns the kind's name in words.
 func (k Kind) String() string {
@@ -26,6 +29,8 @@ func (k Kind) String() string {
 		return "refused"
 	case Slowed:
 		return "slowed"
+	case Held:
+		return "held"
 	}
 	return fmt.Sprintf("kind_%d", uint8(k))
 }

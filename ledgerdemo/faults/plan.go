@@ -15,6 +15,11 @@ type Plan struct {
 	// of them before they are executed and half after.
 	SlowAttempts float64
 	SlowBy       time.Duration
+	// HoldRecords is the share of executions, 0 to 1, that are held up by HoldBy
+	// between the handler and the recording of its outcome: there a crash
+	// leaves an effect without an outcome, where these are not one transaction.
+	HoldRecords float64
+	HoldBy      time.Duration
 	// Of every BurstEvery calls, the last BurstLength in a row are refused with
 	// UNAVAILABLE before they are executed. 0 for both: no bursts.
 	BurstEvery, BurstLength int
@@ -32,8 +37,12 @@ func (p Plan) Validate() error {
 	}
 	share("LoseResponses", p.LoseResponses)
 	share("SlowAttempts", p.SlowAttempts)
+	share("HoldRecords", p.HoldRecords)
 	if p.SlowBy < 0 {
 		errs = append(errs, fmt.Errorf("faults: SlowBy: %v is negative", p.SlowBy))
+	}
+	if p.HoldBy < 0 {
+		errs = append(errs, fmt.Errorf("faults: HoldBy: %v is negative", p.HoldBy))
 	}
 	if p.BurstEvery < 0 || p.BurstLength < 0 || p.BurstLength > 0 && p.BurstLength >= p.BurstEvery {
 		errs = append(errs, fmt.Errorf("faults: BurstLength: %d of every %d calls leaves none to succeed", p.BurstLength, p.BurstEvery))
