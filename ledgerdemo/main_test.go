@@ -33,18 +33,30 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// figures are what -json prints, without "ok".
+// figures are what -json prints.
 type figures struct {
 	Operations, Attempts, Retries, Replays, Executions, Doubled, Lost int64
 	Expected                                                          int64 `json:"balance_expected"`
 	Found                                                             int64 `json:"balance_found"`
 	Kills                                                             int64 `json:"server_kills"`
+	Replicas                                                          int64
+	Terminations                                                      int64 `json:"session_terminations"`
+	Unknown                                                           int64 `json:"unknown_outcomes"`
 	OK                                                                bool
 }
 
-// demonstrate makes a short demonstration and returns its figures and exit
-// status.
+// keysOfAll are what -json prints of every run.
+var keysOfAll = []string{"operations", "attempts", "retries", "replays", "executions", "doubled", "lost", "balance_expected", "balance_found", "server_kills", "ok"}
+
+// demonstrate makes a short demonstration with a file and returns its figures
+// and exit status.
 func demonstrate(t *testing.T, flags ...string) (figures, int) {
+	t.Helper()
+	return demonstrateWith(t, keysOfAll, flags...)
+}
+
+// demonstrateWith wants those keys in what -json prints.
+func demonstrateWith(t *testing.T, want []string, flags ...string) (figures, int) {
 	t.Helper()
 	dir := ownTemp(t)
 	var stdout, stderr bytes.Buffer
@@ -55,7 +67,6 @@ func demonstrate(t *testing.T, flags ...string) (figures, int) {
 	if err := json.Unmarshal(stdout.Bytes(), &keys); err != nil {
 		t.Fatalf("standard output is not one JSON object: %v", err)
 	}
-	want := []string{"operations", "attempts", "retries", "replays", "executions", "doubled", "lost", "balance_expected", "balance_found", "server_kills", "ok"}
 	for k := range keys {
 		if !slices.Contains(want, k) {
 			t.Errorf("a key %q", k)

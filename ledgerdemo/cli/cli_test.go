@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"io"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 
+	"github.com/retrysafe/retrysafe/internal/testserver"
+	"github.com/retrysafe/retrysafe/ledgerdemo/database"
 	"github.com/retrysafe/retrysafe/ledgerdemo/demo"
 )
 
@@ -33,7 +36,7 @@ func serve(t *testing.T, flags ...string) (addr string) {
 	stdin, stop := io.Pipe()
 	lines, stdout := io.Pipe()
 	ended := make(chan int, 1)
-	args := append([]string{"serve", "-addr", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "ledger.db"), "-stop-with-stdin", "-log-level", "ERROR"}, flags...)
+	args := append([]string{"serve", "-addr", "127.0.0.1:0", "-store", filepath.Join(t.TempDir(), "ledger.db"), "-stop-with-stdin", "-log-level", "ERROR"}, flags...)
 	var errs bytes.Buffer
 	go func() {
 		status := Main(args, stdin, stdout, &errs)
@@ -128,6 +131,20 @@ func TestALedgerByHand(t *testing.T) {
 	})
 }
 
+func TestADebitByHandOnEachStore(t *testing.T) {
+	for _, flags := range [][]string{
+		{"-store", testserver.Postgres(t)},
+		{"-store", testserver.Redis(t), "-ledger", testserver.Postgres(t), "-prefix", "test-" + rand.Text() + ":", "-lease", "5s"},
+	} {
+		play(t, serve(t, flags...), []step{
+			{args: "accounts open --account alice --deposit 100.00", stdout: []string{"opened alice", "deposited"}},
+			{args: "debit --account alice --amount 12.50 --key order-42", stdout: []string{"balance EUR 87.50\n"}},
+			{args: "debit --account alice --amount 12.50 --key order-42", stdout: []string{"replayed: ", "balance EUR 87.50\n"}},
+			{args: "accounts show --account alice", stdout: []string{"alice holds EUR 87.50"}},
+		})
+	}
+}
+
 func TestPagesByHand(t *testing.T) {
 	addr := serve(t)
 	play(t, addr, []step{
@@ -181,9 +198,21 @@ func TestMistakesInTheCommandLineAreNamed(t *testing.T) {
 		{"-operations 0", "operations: 0", `"ledgerdemo --help"`},
 		{"-clients 0", "clients: 0", `"ledgerdemo --help"`},
 		{"-kills 2000", "kills: 2000", `"ledgerdemo --help"`},
+		{"-replicas 17", "replicas: 17", `"ledgerdemo --help"`},
+		{"-terminations 1", "terminations: there is nothing to terminate", `"ledgerdemo --help"`},
+		{"-store ledger.db", "store: an SQLite file is made anew", `"ledgerdemo --help"`},
+		{"-store http://u:secret@h", `--store: "http" is none of`, `"ledgerdemo --help"`},
+		{"-ledger postgres://h/d", "ledger: it is in the store", `"ledgerdemo --help"`},
+		{"-store redis://h -ledger redis://h", "--ledger: a ledger is not kept in Redis", `"ledgerdemo --help"`},
 		{"-without faults", `"faults" is not one of retries, dedup`, `"ledgerdemo --help"`},
 		{"serve -without retries", `"retries" is not one of dedup`, `"ledgerdemo serve --help"`},
 		{"serve --lose-responses 2", "LoseResponses: 2", `"ledgerdemo serve --help"`},
+		{"serve --store=", "--store: is empty", `"ledgerdemo serve --help"`},
+		{"serve --store mysql://u:secret@h/d", `--store: "mysql" is none of`, `"ledgerdemo serve --help"`},
+		{"serve --ledger other.db", "--ledger: is for --store redis://... alone", `"ledgerdemo serve --help"`},
+		{"serve --store redis://h --ledger redis://h", "--ledger: a ledger is not kept in Redis", `"ledgerdemo serve --help"`},
+		{"serve --store redis://h --lease 0s", "--lease: 0s is not positive", `"ledgerdemo serve --help"`},
+		{"serve --hold-records 2", "HoldRecords: 2", `"ledgerdemo serve --help"`},
 		{"serve --log-level loud", "--log-level", `"ledgerdemo serve --help"`},
 		{"serve ledger.db", `"ledger.db"`, `"ledgerdemo serve --help"`},
 		{"debit", "--account is missing", `"ledgerdemo debit --help"`},
@@ -198,8 +227,33 @@ func TestMistakesInTheCommandLineAreNamed(t *testing.T) {
 	}
 	for _, tt := range tests {
 		stdout, stderr, status := run(strings.Fields(tt.args)...)
-		if status != exitUsage || stdout != "" || !strings.Contains(stderr, tt.want) || !strings.Contains(stderr, tt.hint) {
+		if status != exitUsage || stdout != "" || !strings.Contains(stderr, tt.want) || !strings.Contains(stderr, tt.hint) || strings.Contains(stderr, "secret") {
 			t.Errorf("%s: status %d, stdout %q, stderr %q; want %q and %q", tt.args, status, stdout, stderr, tt.want, tt.hint)
+		}
+	}
+}
+
+func TestADemonstrationIsFilledInByItsStore(t *testing.T) {
+	postgres, redis := database.URL{Kind: database.PostgreSQL}, database.URL{Kind: database.Redis}
+	tests := []struct {
+		name                          string
+		store, ledger                 database.URL
+		said                          []string
+		operations                    int
+		replicas, kills, terminations int
+	}{
+		{"a file", database.URL{}, database.URL{}, nil, 2000, 1, 2, 0},
+		{"PostgreSQL", postgres, database.URL{}, nil, 2000, 3, 3, 10},
+		{"Redis and a file", redis, database.URL{}, nil, 2000, 3, 3, 0},
+		{"Redis and PostgreSQL", redis, postgres, nil, 2000, 3, 3, 10},
+		{"a short run", postgres, database.URL{}, nil, 2, 3, 1, 1},
+		{"what was said stays", postgres, database.URL{}, []string{"replicas", "kills", "terminations"}, 2000, 0, 2, 0},
+	}
+	for _, tt := range tests {
+		f := demoFlags{config: demo.Config{Store: tt.store, Ledger: tt.ledger, Operations: tt.operations, Kills: 2}}
+		f.fillIn(func(flag string) bool { return slices.Contains(tt.said, flag) })
+		if c := f.config; c.Replicas != tt.replicas || c.Kills != tt.kills || c.Terminations != tt.terminations {
+			t.Errorf("%s: %d replicas, %d kills, %d terminations", tt.name, c.Replicas, c.Kills, c.Terminations)
 		}
 	}
 }
@@ -276,7 +330,7 @@ func TestLongFlagsTakeOneDashOrTwo(t *testing.T) {
 }
 
 func TestAServerThatCannotStartSaysWhy(t *testing.T) {
-	_, stderr, status := run("serve", "--addr", "127.0.0.1:0", "--db", filepath.Join(t.TempDir(), "no", "ledger.db"))
+	_, stderr, status := run("serve", "--addr", "127.0.0.1:0", "--store", filepath.Join(t.TempDir(), "no", "ledger.db"))
 	if status != exitFailed || !strings.Contains(stderr, "ledger.db") {
 		t.Errorf("status %d, %q", status, stderr)
 	}

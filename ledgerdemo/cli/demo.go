@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/retrysafe/retrysafe/ledgerdemo/database"
 	"github.com/retrysafe/retrysafe/ledgerdemo/demo"
 )
 
@@ -27,6 +29,14 @@ debit stands in the ledger exactly once, none stands there twice, and all
 entries sum to zero. It takes some seconds, listens on this machine only, and
 leaves nothing behind.
 
+With --store postgres://... three servers share a database, in a schema of the
+run's own, clients go round them, and sessions of the database are terminated
+too. With --store redis://... outcomes are in Redis, and the ledger knows no
+keys. That is at most one execution at a time, and not exactly once: a server
+that dies between a debit and its record leaves an outcome that nobody knows,
+and the debit is made again. The run counts those, and its exit status is 0
+where no debit stands in the ledger twice for any other reason.
+
 What each half is good for shows when it is taken away:
 
   ledgerdemo -without retries   clients do not know what became of their debits
@@ -41,9 +51,10 @@ To try it by hand, run the server in one terminal and the others in a second:
   ledgerdemo accounts entries --account alice`
 
 type demoFlags struct {
-	config  demo.Config
-	without []string
-	json    bool
+	config        demo.Config
+	store, ledger string
+	without       []string
+	json          bool
 }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -58,7 +69,11 @@ func (a *app) demoCommand() *cobra.Command {
 	c.Flags().SortFlags = false
 	c.Flags().IntVar(&f.config.Operations, "operations", 2000, "how many debits to make")
 	c.Flags().IntVar(&f.config.Clients, "clients", 16, "how many clients make them at once")
-	c.Flags().IntVar(&f.config.Kills, "kills", 2, "how often to kill the server meanwhile")
+	c.Flags().IntVar(&f.config.Kills, "kills", 2, "how often to kill a server meanwhile; 3 with --store, unless said otherwise")
+	c.Flags().StringVar(&f.store, "store", "", "keep ledger and outcomes on a server of PostgreSQL, postgres://..., or outcomes in Redis, redis://... (default: an SQLite file)")
+	c.Flags().StringVar(&f.ledger, "ledger", "", "with --store redis://...: keep the ledger in postgres://... (default: an SQLite file)")
+	c.Flags().IntVar(&f.config.Replicas, "replicas", 0, "how many servers share the work (default 1, and 3 with --store)")
+	c.Flags().IntVar(&f.config.Terminations, "terminations", 0, "how often to terminate a session in PostgreSQL (default 10 there)")
 	c.Flags().StringSliceVar(&f.without, "without", nil, `leave out "retries" (each debit gets one attempt) or "dedup" (the server executes every attempt)`)
 	c.Flags().BoolVar(&f.json, "json", false, "print the figures as one JSON object, money in minor units")
 	c.Flags().Uint64Var(&f.config.Seed, "seed", 1, "choose other amounts, accounts and faults")
@@ -77,7 +92,7 @@ func (a *app) demo(c *cobra.Command, f *demoFlags) error {
 		return fmt.Errorf("find this program, to start it as the server: %w", err)
 	}
 	f.config.Server = []string{self, "serve"}
-	if err := f.config.Validate(); err != nil {
+	if err := cmp.Or(f.place(c), f.config.Validate()); err != nil {
 		return usage(c, err)
 	}
 	progress, done := progressOn(a.stderr)
@@ -94,6 +109,41 @@ func (a *app) demo(c *cobra.Command, f *demoFlags) error {
 		return errNotOK
 	}
 	return nil
+}
+
+// place reads where ledger and outcomes are to be, and fills in what follows.
+func (f *demoFlags) place(c *cobra.Command) error {
+	var err error
+	if f.store != "" {
+		if f.config.Store, err = database.Parse(f.store); err != nil {
+			return fmt.Errorf("--store: %w", err)
+		}
+	}
+	if f.ledger != "" {
+		if err := parseLedger(f.ledger, &f.config.Ledger); err != nil {
+			return err
+		}
+	}
+	f.fillIn(c.Flags().Changed)
+	return nil
+}
+
+// fillIn sets what was not said to what suits the store.
+func (f *demoFlags) fillIn(said func(flag string) bool) {
+	c := &f.config
+	servers := 1
+	if !c.Store.IsZero() {
+		servers = 3
+		if !said("kills") {
+			c.Kills = min(servers, max(c.Operations-1, 0))
+		}
+	}
+	if !said("replicas") {
+		c.Replicas = servers
+	}
+	if c.OnPostgreSQL() && !said("terminations") {
+		c.Terminations = min(10, max(c.Operations-1, 0))
+	}
 }
 
 func (a *app) report(r *demo.Result, asJSON bool) error {

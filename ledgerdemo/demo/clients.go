@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
 	ledgerv1 "github.com/retrysafe/retrysafe/gen/ledger/v1"
@@ -25,14 +27,20 @@ import (
 // replayedHeader is in the response where it is a replay.
 const replayedHeader = "idempotency-replayed"
 
+// target is what the clients call the servers' addresses together.
+const target = "replicas:///ledger"
+
 // connect returns a connection as a client of the ledger has it: with retries,
-// or with a key alone. What comes in observe sees every attempt.
-func connect(target string, withRetries bool, observe ...grpc.UnaryClientInterceptor) (*grpc.ClientConn, error) {
+// or with a key alone. Each call goes to the next server that is there. What
+// comes in observe sees every attempt.
+func connect(addrs []string, withRetries bool, observe ...grpc.UnaryClientInterceptor) (*grpc.ClientConn, error) {
 	opts, err := clientOptions(withRetries)
 	if err != nil {
 		return nil, err
 	}
 	opts = append(opts,
+		grpc.WithResolvers(resolveTo(addrs)),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`),
 		grpc.WithChainUnaryInterceptor(observe...),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -42,6 +50,17 @@ func connect(target string, withRetries bool, observe ...grpc.UnaryClientInterce
 			MinConnectTimeout: 2 * time.Second,
 		}))
 	return grpc.NewClient(target, opts...)
+}
+
+// resolveTo resolves target to addrs. It serves one connection.
+func resolveTo(addrs []string) resolver.Builder {
+	var state resolver.State
+	for _, addr := range addrs {
+		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: addr}}})
+	}
+	r := manual.NewBuilderWithScheme("replicas")
+	r.InitialState(state)
+	return r
 }
 
 func clientOptions(withRetries bool) ([]grpc.DialOption, error) {
@@ -92,10 +111,10 @@ func newLoad(c Config) *load {
 func accountName(i int) string { return fmt.Sprintf("customer-%02d", i+1) }
 
 // connect opens a connection for each client.
-func (l *load) connect(target string) ([]*grpc.ClientConn, error) {
+func (l *load) connect(addrs []string) ([]*grpc.ClientConn, error) {
 	conns := make([]*grpc.ClientConn, 0, l.config.Clients)
 	for range l.config.Clients {
-		conn, err := connect(target, !l.config.WithoutRetries, l.observe)
+		conn, err := connect(addrs, !l.config.WithoutRetries, l.observe)
 		if err != nil {
 			return nil, errors.Join(err, closeAll(conns))
 		}
@@ -171,8 +190,8 @@ func (l *load) observe(ctx context.Context, method string, req, reply any, cc *g
 }
 
 // setUp opens the accounts and puts money on them.
-func (l *load) setUp(ctx context.Context, target string) (opening map[string]int64, err error) {
-	conn, err := connect(target, true)
+func (l *load) setUp(ctx context.Context, addrs []string) (opening map[string]int64, err error) {
+	conn, err := connect(addrs, true)
 	if err != nil {
 		return nil, err
 	}

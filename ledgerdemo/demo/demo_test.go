@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/retrysafe/retrysafe/ledgerdemo/audit"
+	"github.com/retrysafe/retrysafe/ledgerdemo/database"
 	"github.com/retrysafe/retrysafe/ledgerdemo/faults"
 )
 
@@ -48,6 +50,8 @@ func self(t *testing.T, say string) []string {
 	return []string{exe}
 }
 
+func ignore(string) {}
+
 func TestAConfigurationTellsAllThatIsWrong(t *testing.T) {
 	err := Config{Operations: -1, Clients: 1001, Kills: 5}.Validate()
 	if err == nil {
@@ -57,6 +61,40 @@ func TestAConfigurationTellsAllThatIsWrong(t *testing.T) {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%v does not name %s", err, field)
 		}
+	}
+	sqlite := database.URL{Kind: database.SQLite, Address: "ledger.db"}
+	postgres := database.URL{Kind: database.PostgreSQL, Address: "postgres://h/d"}
+	redis := database.URL{Kind: database.Redis, Address: "redis://h"}
+	good := Config{Operations: 20, Clients: 1, Server: []string{"x"}, Replicas: 3}
+	for _, tt := range []struct {
+		store, ledger database.URL
+		terminations  int
+		want          string // of the error
+	}{
+		{database.URL{}, database.URL{}, 0, ""},
+		{postgres, database.URL{}, 10, ""},
+		{redis, database.URL{}, 0, ""},
+		{redis, postgres, 10, ""},
+		{sqlite, database.URL{}, 0, "store: an SQLite file is made anew"},
+		{redis, sqlite, 0, "ledger: an SQLite file is made anew"},
+		{redis, redis, 0, "ledger: a ledger is not kept in Redis"},
+		{postgres, postgres, 0, "ledger: it is in the store"},
+		{database.URL{}, postgres, 0, "ledger: it is in the store"},
+		{database.URL{}, database.URL{}, 1, "terminations: there is nothing to terminate"},
+		{redis, database.URL{}, 1, "terminations: there is nothing to terminate"},
+		{postgres, database.URL{}, 20, "terminations: 20"},
+		{postgres, database.URL{}, -1, "terminations: -1"},
+	} {
+		c := good
+		c.Store, c.Ledger, c.Terminations = tt.store, tt.ledger, tt.terminations
+		err := c.Validate()
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("store %v, ledger %v, %d terminations: %v, want %q", tt.store.Kind, tt.ledger.Kind, tt.terminations, err, tt.want)
+		}
+	}
+	good.Replicas = 17
+	if err := good.Validate(); err == nil || !strings.Contains(err.Error(), "replicas: 17") {
+		t.Errorf("17 replicas: %v", err)
 	}
 	if _, err := Run(t.Context(), Config{}); err == nil {
 		t.Error("Run takes it")
@@ -73,6 +111,14 @@ func TestThePlanOfFaultsIsValidAndChangesWithEachStart(t *testing.T) {
 	}
 	if c.plan(0).Seed == c.plan(1).Seed {
 		t.Error("a server that was started again makes the same faults")
+	}
+	c.Store.Kind = database.Redis
+	if p := c.plan(0); p.HoldRecords == 0 || p.HoldBy >= attemptTimeout || p.Validate() != nil {
+		t.Errorf("the gap before a record in Redis is not widened, or until the attempt times out: %+v", p)
+	}
+	c.WithoutDedup = true
+	if p := c.plan(0); p.HoldRecords != 0 {
+		t.Error("a gap is widened where nothing is recorded")
 	}
 	if slowBy <= attemptTimeout {
 		t.Error("a slowed attempt does not time out")
@@ -101,16 +147,16 @@ func TestTheSameSeedMakesTheSameDebits(t *testing.T) {
 func TestAProcessIsStartedFollowedAndStopped(t *testing.T) {
 	command := self(t, ListeningPrefix+"127.0.0.1:1\nfault: slowed\nother\n"+strings.Repeat("x", 100_000)+"\n")
 	var log bytes.Buffer
-	reported := make(chan string, 1)
-	p, err := startProcess(t.Context(), command, &log, func(kind string) { reported <- kind })
+	reported := make(chan string, 3)
+	p, err := startProcess(t.Context(), command, &log, func(line string) { reported <- line })
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p.addr != "127.0.0.1:1" {
 		t.Errorf("it listens on %q", p.addr)
 	}
-	if kind := <-reported; kind != "slowed" {
-		t.Errorf("reported %q", kind)
+	if line := <-reported; line != FaultPrefix+"slowed" {
+		t.Errorf("reported %q", line)
 	}
 	if err := p.stop(); err != nil {
 		t.Error(err)
@@ -122,7 +168,7 @@ func TestAProcessIsStartedFollowedAndStopped(t *testing.T) {
 }
 
 func TestAKilledProcessIsGone(t *testing.T) {
-	p, err := startProcess(t.Context(), self(t, ListeningPrefix+"x\n"), &bytes.Buffer{}, nil)
+	p, err := startProcess(t.Context(), self(t, ListeningPrefix+"x\n"), &bytes.Buffer{}, ignore)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,11 +182,11 @@ func TestAKilledProcessIsGone(t *testing.T) {
 }
 
 func TestAProcessThatDoesNotStartSaysWhy(t *testing.T) {
-	_, err := startProcess(t.Context(), self(t, "no\n"), &bytes.Buffer{}, nil)
+	_, err := startProcess(t.Context(), self(t, "no\n"), &bytes.Buffer{}, ignore)
 	if err == nil || !strings.Contains(err.Error(), "a word on standard error") {
 		t.Errorf("%v", err)
 	}
-	_, err = startProcess(t.Context(), []string{filepath.Join(t.TempDir(), "none")}, &bytes.Buffer{}, nil)
+	_, err = startProcess(t.Context(), []string{filepath.Join(t.TempDir(), "none")}, &bytes.Buffer{}, ignore)
 	if err == nil {
 		t.Error("a program that does not exist has started")
 	}
@@ -168,6 +214,63 @@ func TestTheJSONHasTheAgreedKeys(t *testing.T) {
 		`"balance_expected":31499335,"balance_found":31499335,"server_kills":2,"ok":true}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	got, err = json.Marshal(result(func(r *Result) { r.OneAtATime, r.OnPostgreSQL, r.Replicas, r.Terminations = true, true, 3, 10 }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = strings.Replace(want, `"ok"`, `"replicas":3,"session_terminations":10,"unknown_outcomes":0,"ok"`, 1)
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestTheVerdictOnRedisSaysWhatItPromises(t *testing.T) {
+	onRedis := func(r *Result) { r.OneAtATime, r.Unknown, r.Audit.Doubled, r.Audit.Repeats = true, 7, 4, 5 }
+	var b strings.Builder
+	r := result(onRedis)
+	if err := errors.Join(r.WriteTable(&b), r.WriteVerdict(&b)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"outcome unknown                 7  executions of debits that may have been made before\ndoubled                         4",
+		"OK, by what Redis promises", "Not exactly once: 4 of them", "7 such debits were executed again", "5 had been made before",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s\nlacks %q", b.String(), want)
+		}
+	}
+	if strings.Contains(b.String(), "COMMIT") || strings.Contains(b.String(), "sessions ended") {
+		t.Errorf("%s\nspeaks of PostgreSQL", b.String())
+	}
+	r.OnPostgreSQL = true
+	r.Audit.Findings = []string{"debits were made again 5 times, and only 4 times was the outcome of the time before unknown"}
+	b.Reset()
+	if err := errors.Join(r.WriteTable(&b), r.WriteVerdict(&b)); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "sessions ended") || !strings.Contains(b.String(), "NOT OK:\n  debits were made again") || r.OK() {
+		t.Error(b.String())
+	}
+}
+
+func TestOnlySoManyRepeatsAreExcusedAsFaultsExplain(t *testing.T) {
+	s := &stage{config: Config{Clients: 4}, kills: 2, terminations: 3}
+	for unknown, want := range map[int]int{0: 0, 11: 11, 12: 11} {
+		s.unknown = unknown
+		if got := s.mayRepeat(); got != want {
+			t.Errorf("of %d unknown outcomes %d are excused, want %d", unknown, got, want)
+		}
+	}
+}
+
+func TestWhatServersSayIsCounted(t *testing.T) {
+	s := &stage{faults: map[string]int{}}
+	for _, line := range []string{FaultPrefix + "held", "other", UnknownLine, FaultPrefix + "held", UnknownLine + "!"} {
+		s.onLine(line)
+	}
+	if s.unknown != 1 || len(s.faults) != 1 || s.faults["held"] != 2 {
+		t.Errorf("%d unknown, %v", s.unknown, s.faults)
 	}
 }
 
@@ -236,7 +339,7 @@ NOT OK:
 }
 
 func TestEachKindOfFaultHasWords(t *testing.T) {
-	for _, k := range []faults.Kind{faults.ResponseLost, faults.Refused, faults.Slowed} {
+	for _, k := range []faults.Kind{faults.ResponseLost, faults.Refused, faults.Slowed, faults.Held} {
 		if inWords(k.String()) == k.String() {
 			t.Errorf("%v has none", k)
 		}

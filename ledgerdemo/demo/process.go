@@ -8,6 +8,7 @@ import (
 	"io"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,9 @@ const (
 	ListeningPrefix = "listening on "
 	// FaultPrefix comes before the kind of a fault when it is made.
 	FaultPrefix = "fault: "
+	// UnknownLine comes before an operation is executed of which nobody knows
+	// whether it was before.
+	UnknownLine = "outcome unknown: executing again"
 )
 
 const (
@@ -34,12 +38,13 @@ type process struct {
 	addr  string
 	done  chan struct{} // closed when it has ended
 	err   error         // how it ended, once done is closed
+	ended atomic.Bool   // it was told to end
 }
 
 // startProcess runs command and waits until it takes calls. log gets what it
-// writes on standard error; onFault is called with the kind of each fault that
-// it reports, from one goroutine at a time.
-func startProcess(ctx context.Context, command []string, log io.Writer, onFault func(kind string)) (*process, error) {
+// writes on standard error; onLine is called with each line that it writes on
+// standard output after that, from one goroutine at a time.
+func startProcess(ctx context.Context, command []string, log io.Writer, onLine func(line string)) (*process, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	last := &tail{}
 	cmd.Stderr = io.MultiWriter(log, last)
@@ -56,7 +61,7 @@ func startProcess(ctx context.Context, command []string, log io.Writer, onFault 
 	}
 	p := &process{cmd: cmd, stdin: stdin, done: make(chan struct{})}
 	listening := make(chan string, 1)
-	go p.follow(stdout, listening, onFault)
+	go p.follow(stdout, listening, onLine)
 
 	timer := time.NewTimer(startTimeout)
 	defer timer.Stop()
@@ -75,17 +80,17 @@ func startProcess(ctx context.Context, command []string, log io.Writer, onFault 
 }
 
 // follow reads what the server says until it has ended.
-func (p *process) follow(stdout io.Reader, listening chan<- string, onFault func(string)) {
+func (p *process) follow(stdout io.Reader, listening chan<- string, onLine func(string)) {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
-		if addr, ok := strings.CutPrefix(lines.Text(), ListeningPrefix); ok {
-			select {
-			case listening <- addr:
-			default: // it says so once
-			}
+		addr, ok := strings.CutPrefix(lines.Text(), ListeningPrefix)
+		if !ok {
+			onLine(lines.Text())
+			continue
 		}
-		if kind, ok := strings.CutPrefix(lines.Text(), FaultPrefix); ok {
-			onFault(kind)
+		select {
+		case listening <- addr:
+		default: // it says so once
 		}
 	}
 	_, _ = io.Copy(io.Discard, stdout) // after a line too long for the scanner
@@ -97,12 +102,14 @@ func (p *process) follow(stdout io.Reader, listening chan<- string, onFault func
 
 // kill ends the server without a chance to say goodbye, and waits for it.
 func (p *process) kill() {
+	p.ended.Store(true)
 	_ = p.cmd.Process.Kill() // fails only where it has ended
 	<-p.done
 }
 
 // stop lets the server finish what it is doing and waits for it.
 func (p *process) stop() error {
+	p.ended.Store(true)
 	_ = p.stdin.Close() // fails only where it has ended
 	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()
@@ -121,9 +128,9 @@ func (p *process) stop() error {
 // restart starts a server again on the port that the killed one had. For a
 // moment the port may be taken: a connection attempt to it can be given the
 // very port as its own.
-func restart(ctx context.Context, command []string, log io.Writer, onFault func(string)) (*process, error) {
+func restart(ctx context.Context, command []string, log io.Writer, onLine func(string)) (*process, error) {
 	for try := 1; ; try++ {
-		p, err := startProcess(ctx, command, log, onFault)
+		p, err := startProcess(ctx, command, log, onLine)
 		if err == nil || try == startTries || ctx.Err() != nil {
 			return p, err
 		}

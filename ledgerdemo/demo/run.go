@@ -8,18 +8,17 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/retrysafe/retrysafe/dedup/sqlitestore"
 	"github.com/retrysafe/retrysafe/ledgerdemo/audit"
-	"github.com/retrysafe/retrysafe/ledgerdemo/faults"
 )
 
 // Run makes one demonstration. It returns an error where the demonstration
 // itself could not be made, or ctx ended; whether the ledger came through is
-// what the [Result] says. When it returns, the server has ended, and its
-// folder is removed unless it is to be kept.
+// what the [Result] says. When it returns, the servers have ended, and what
+// they kept is removed unless it is to stay.
 func Run(ctx context.Context, c Config) (_ *Result, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -34,7 +33,20 @@ func Run(ctx context.Context, c Config) (_ *Result, err error) {
 		return nil, err
 	}
 	defer log.Close()
-	s := &stage{config: c, progress: c.progress(), log: log, db: filepath.Join(dir, "ledger.db"), faults: map[string]int{}}
+	place, err := newPlace(ctx, c, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, place.leave(ctx, c)) }()
+	c.Replicas = max(c.Replicas, 1)
+	s := &stage{
+		config:   c,
+		progress: c.progress(),
+		log:      log,
+		place:    place,
+		failed:   make(chan error, 1),
+		faults:   map[string]int{},
+	}
 	return s.play(ctx)
 }
 
@@ -50,54 +62,80 @@ func leave(dir string, c Config) error {
 type stage struct {
 	config   Config
 	progress Progress
-	log      *os.File
-	db       string
+	log      *os.File // written to by one server at a time, or in whole lines
+	place    *place
 
-	server *process
-	proxy  *faults.Proxy
-	kills  int
-	cuts   int
+	replicas     []*replica
+	starts       int
+	kills        int
+	cuts         int
+	terminations int
+	failed       chan error // gets the first server's end that nobody asked for
+	watching     sync.WaitGroup
 
-	mu     sync.Mutex
-	faults map[string]int
+	mu      sync.Mutex
+	faults  map[string]int
+	unknown int
 }
 
 // play runs the load under faults and audits what it left.
 func (s *stage) play(ctx context.Context) (*Result, error) {
 	began := time.Now()
-	var err error
-	if s.server, err = startProcess(ctx, s.command("127.0.0.1:0"), s.log, s.onFault); err != nil {
+	defer s.lower()
+	if err := s.raise(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { s.server.kill() }() // whichever it is by then
-	if s.proxy, err = faults.NewProxy(s.server.addr); err != nil {
-		return nil, err
-	}
-	defer s.proxy.Close()
 	l := newLoad(s.config)
-	opening, err := l.setUp(ctx, s.proxy.Addr())
+	opening, err := l.setUp(ctx, s.addrs())
 	if err != nil {
 		return nil, err
 	}
-	s.progress.Say(fmt.Sprintf("server %s with a new database; %d accounts opened; %d clients begin",
-		s.server.addr, accounts, s.config.Clients))
+	s.progress.Say(s.opening())
 	if err := s.storm(ctx, l); err != nil {
 		return nil, err
 	}
-	if err := s.server.stop(); err != nil {
+	if err := s.stop(); err != nil {
 		return nil, err
 	}
-	s.progress.Say("server stopped; auditing the database")
-	report, err := s.audit(ctx, audit.Expectation{Currency: currencyCode, Opening: opening, Debits: l.debits})
+	s.progress.Say(s.servers() + " stopped; auditing the database")
+	report, err := s.place.audit(ctx, audit.Expectation{
+		Currency: currencyCode, Opening: opening, Debits: l.debits, MayRepeat: s.mayRepeat(),
+	})
 	if err != nil {
 		return nil, err
 	}
 	return s.result(l, report, time.Since(began)), nil
 }
 
-// storm runs the load, and kills and cuts as it advances.
+func (s *stage) opening() string {
+	var addrs []string
+	for _, r := range s.replicas {
+		addrs = append(addrs, r.addr)
+	}
+	return fmt.Sprintf("%s %s with a new database in %v; %d accounts opened; %d clients begin",
+		s.servers(), strings.Join(addrs, " "), s.place, accounts, s.config.Clients)
+}
+
+func (s *stage) servers() string {
+	if len(s.replicas) == 1 {
+		return "server"
+	}
+	return "servers"
+}
+
+// mayRepeat is how many debits may have been made again: those of which a
+// server has said that nobody knows, as far as the faults explain that. A kill
+// interrupts no more than one debit of each client, and a session that is
+// terminated no more than one.
+func (s *stage) mayRepeat() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(s.unknown, s.kills*s.config.Clients+s.terminations)
+}
+
+// storm runs the load, and breaks things as it advances.
 func (s *stage) storm(ctx context.Context, l *load) error {
-	conns, err := l.connect(s.proxy.Addr())
+	conns, err := l.connect(s.addrs())
 	if err != nil {
 		return err
 	}
@@ -117,68 +155,69 @@ func (s *stage) direct(ctx context.Context, l *load) error {
 	for done := 1; done <= total; done++ {
 		select {
 		case <-l.finished:
-		case <-s.server.done:
-			return fmt.Errorf("the server has ended: %w", s.server.err)
+		case err := <-s.failed:
+			return err
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 		s.progress.Step(done, total)
-		if s.kills < s.config.Kills && done >= total*(s.kills+1)/(s.config.Kills+1) {
-			if err := s.killAndRestart(ctx, done); err != nil {
-				return err
-			}
-		}
-		if done%cutEvery == 0 && s.proxy.Cut() {
-			s.cuts++
+		if err := s.strike(ctx, done); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (s *stage) killAndRestart(ctx context.Context, done int) error {
-	began := time.Now()
-	s.server.kill()
-	s.kills++
-	next, err := restart(ctx, s.command(s.server.addr), s.log, s.onFault)
-	if err != nil {
-		return err
+// strike breaks what is due once so many debits have finished.
+func (s *stage) strike(ctx context.Context, done int) error {
+	due := func(struck, of int) bool { return struck < of && done >= s.config.Operations*(struck+1)/(of+1) }
+	if due(s.terminations, s.config.Terminations) {
+		ended, err := s.place.postgres.terminate(ctx)
+		if err != nil {
+			return err
+		}
+		if ended { // where there was none, the next debit has its turn
+			s.terminations++
+		}
 	}
-	s.server = next
-	s.progress.Say(fmt.Sprintf("server killed after %s debits, and back %v later (%d of %d)",
-		group(int64(done)), time.Since(began).Round(time.Millisecond), s.kills, s.config.Kills))
+	if done%cutEvery == 0 {
+		s.cut()
+	}
+	if due(s.kills, s.config.Kills) {
+		return s.killAndRestart(ctx, done)
+	}
 	return nil
 }
 
-// command is the server's command line.
+// command is the next server's command line.
 func (s *stage) command(addr string) []string {
-	p := s.config.plan(s.kills)
+	p := s.config.plan(s.starts)
+	s.starts++
 	share := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	line := append(append([]string{}, s.config.Server...),
-		"--addr", addr, "--db", s.db, "--stop-with-stdin",
+		"--addr", addr, "--stop-with-stdin",
 		"--lose-responses", share(p.LoseResponses),
 		"--slow-attempts", share(p.SlowAttempts), "--slow-by", p.SlowBy.String(),
+		"--hold-records", share(p.HoldRecords), "--hold-by", p.HoldBy.String(),
 		"--burst-every", strconv.Itoa(p.BurstEvery), "--burst-length", strconv.Itoa(p.BurstLength),
 		"--seed", strconv.FormatUint(p.Seed, 10))
+	line = append(line, s.place.flags()...)
 	if s.config.WithoutDedup {
 		line = append(line, "--without", "dedup")
 	}
 	return line
 }
 
-func (s *stage) onFault(kind string) {
+// onLine hears what the servers say.
+func (s *stage) onLine(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults[kind]++
-}
-
-// audit reads the database that the server has left.
-func (s *stage) audit(ctx context.Context, want audit.Expectation) (*audit.Report, error) {
-	store, err := sqlitestore.Open(ctx, s.db)
-	if err != nil {
-		return nil, err
+	if kind, ok := strings.CutPrefix(line, FaultPrefix); ok {
+		s.faults[kind]++
 	}
-	defer store.Close()
-	return audit.Run(ctx, store.DB(), want)
+	if line == UnknownLine {
+		s.unknown++
+	}
 }
 
 func (s *stage) result(l *load, r *audit.Report, wall time.Duration) *Result {
@@ -196,6 +235,12 @@ func (s *stage) result(l *load, r *audit.Report, wall time.Duration) *Result {
 		Attempts:     l.attempts.Load(),
 		Retries:      l.attempts.Load() - int64(s.config.Operations),
 		Replays:      l.replays.Load(),
+		Place:        s.place.String(),
+		Replicas:     s.config.Replicas,
+		OneAtATime:   s.config.oneAtATime(),
+		Unknown:      s.unknown,
+		OnPostgreSQL: s.config.OnPostgreSQL(),
+		Terminations: s.terminations,
 		Kills:        s.kills,
 		Cuts:         s.cuts,
 		Faults:       maps.Clone(s.faults),

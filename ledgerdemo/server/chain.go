@@ -37,7 +37,7 @@ func chain(c Config, injector *faults.Injector, once *idempotency.Server) ([]grp
 	if !c.WithoutDedup {
 		all = append(all, once.Intercept)
 	}
-	return all, nil
+	return append(all, selector.UnaryServerInterceptor(injector.Hold, selector.MatchFunc(isDebit))), nil
 }
 
 func isLedger(_ context.Context, call interceptors.CallMeta) bool {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/retrysafe/retrysafe/ledgerdemo/database"
 	"github.com/retrysafe/retrysafe/ledgerdemo/server"
 )
 
@@ -23,7 +24,8 @@ func ExampleRun() {
 	defer os.RemoveAll(dir)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	config := server.Config{Addr: "127.0.0.1:0", DB: filepath.Join(dir, "ledger.db")}
+	store := database.URL{Kind: database.SQLite, Address: filepath.Join(dir, "ledger.db")}
+	config := server.Config{Addr: "127.0.0.1:0", Store: store}
 	err = server.Run(ctx, config, func(addr net.Addr) {
 		fmt.Println(health(ctx, addr.String()))
 		stop() // as SIGTERM would

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -13,9 +12,9 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/retrysafe/retrysafe/dedup/sqlitestore"
 	ledgerv1 "github.com/retrysafe/retrysafe/gen/ledger/v1"
 	"github.com/retrysafe/retrysafe/interceptor/idempotency"
+	"github.com/retrysafe/retrysafe/ledgerdemo/database"
 	"github.com/retrysafe/retrysafe/ledgerdemo/faults"
 	"github.com/retrysafe/retrysafe/ledgerdemo/ledger"
 )
@@ -29,8 +28,22 @@ type Config struct {
 	// Addr is the TCP address to listen on, such as "127.0.0.1:7420". Port 0
 	// means any free port.
 	Addr string
-	// DB is the database file. It is created where it does not exist.
-	DB string
+	// Store is where outcomes are recorded. In SQLite and PostgreSQL the ledger
+	// is there too, and both are one transaction. A file is created where it
+	// does not exist, and so are tables.
+	Store database.URL
+	// Ledger is where the ledger is, where Store is Redis, and nowhere
+	// otherwise.
+	Ledger database.URL
+	// Prefix begins the names of all keys in Redis. Empty means redisstore's
+	// own.
+	Prefix string
+	// Lease is how long a claim in Redis outlives a server that died. 0 means
+	// the engine's 30 s.
+	Lease time.Duration
+	// OnUnknown, where it is not nil, is called before an operation is executed
+	// of which nobody knows whether it was before. It happens in Redis alone.
+	OnUnknown func()
 	// WithoutDedup leaves the idempotency interceptor out: the same handlers,
 	// and every attempt executes.
 	WithoutDedup bool
@@ -58,16 +71,12 @@ func Run(ctx context.Context, c Config, ready func(net.Addr)) (err error) {
 		return err
 	}
 	defer listener.Close() // the gRPC server closes it too, once it serves
-	store, err := sqlitestore.Open(ctx, c.DB, sqlitestore.WithLogger(c.Logger))
+	kept, err := open(ctx, c)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", c.DB, err)
+		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	storage, err := ledger.NewSQLite(ctx, store.DB())
-	if err != nil {
-		return fmt.Errorf("open %s: %w", c.DB, err)
-	}
-	once, err := idempotency.NewServer(store, idempotency.WithLogger(c.Logger))
+	defer func() { err = errors.Join(err, kept.close()) }()
+	once, err := idempotency.NewServer(kept.store, idempotency.WithLogger(c.Logger), idempotency.WithLease(c.Lease))
 	if err != nil {
 		return err
 	}
@@ -77,7 +86,7 @@ func Run(ctx context.Context, c Config, ready func(net.Addr)) (err error) {
 		return err
 	}
 	srv := grpc.NewServer(grpc.ChainUnaryInterceptor(interceptors...))
-	ledgerv1.RegisterLedgerServiceServer(srv, ledger.NewService(storage, ledger.WithLogger(c.Logger)))
+	ledgerv1.RegisterLedgerServiceServer(srv, ledger.NewService(kept.ledger, ledger.WithLogger(c.Logger)))
 	return serve(ctx, srv, listener, ready)
 }
 

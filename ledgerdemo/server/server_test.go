@@ -23,18 +23,25 @@ import (
 
 	ledgerv1 "github.com/retrysafe/retrysafe/gen/ledger/v1"
 	"github.com/retrysafe/retrysafe/interceptor/idempotency"
+	"github.com/retrysafe/retrysafe/internal/testserver"
+	"github.com/retrysafe/retrysafe/ledgerdemo/database"
 	"github.com/retrysafe/retrysafe/ledgerdemo/faults"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newFile(t *testing.T) database.URL {
+	t.Helper()
+	return database.URL{Kind: database.SQLite, Address: filepath.Join(t.TempDir(), "ledger.db")}
+}
 
 // start runs a server until the test ends, and returns a connection to it and
 // what stops it earlier.
 func start(t *testing.T, c Config) (*grpc.ClientConn, func() error) {
 	t.Helper()
 	c.Addr = "127.0.0.1:0"
-	if c.DB == "" {
-		c.DB = filepath.Join(t.TempDir(), "ledger.db")
+	if c.Store.IsZero() {
+		c.Store = newFile(t)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	addrs := make(chan net.Addr, 1)
@@ -90,46 +97,6 @@ func balance(t *testing.T, client ledgerv1.LedgerServiceClient) int64 {
 	return res.GetAccount().GetBalance().GetMinorUnits()
 }
 
-func TestARepeatIsAnsweredAndNotExecuted(t *testing.T) {
-	conn, _ := start(t, Config{})
-	client := openAlice(t, conn)
-	req := &ledgerv1.DebitRequest{AccountId: "alice", Amount: eur(300)}
-	var first, second metadata.MD
-	a, err := client.Debit(keyed(t, "k"), req, grpc.Header(&first))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := client.Debit(keyed(t, "k"), req, grpc.Header(&second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.GetEntry().GetEntryId() != b.GetEntry().GetEntryId() {
-		t.Errorf("entries %d and %d", a.GetEntry().GetEntryId(), b.GetEntry().GetEntryId())
-	}
-	if len(first.Get("idempotency-replayed")) != 0 || len(second.Get("idempotency-replayed")) != 1 {
-		t.Errorf("replayed: %v, %v", first, second)
-	}
-	if got := balance(t, client); got != 700 {
-		t.Errorf("alice holds %d", got)
-	}
-	if _, err := client.Debit(t.Context(), req); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("without a key: %v", err)
-	}
-}
-
-func TestWithoutDedupEveryAttemptExecutes(t *testing.T) {
-	conn, _ := start(t, Config{WithoutDedup: true})
-	client := openAlice(t, conn)
-	for range 2 {
-		if _, err := client.Debit(keyed(t, "k"), &ledgerv1.DebitRequest{AccountId: "alice", Amount: eur(300)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := balance(t, client); got != 400 {
-		t.Errorf("alice holds %d", got)
-	}
-}
-
 func TestFaultsHitDebitsAlone(t *testing.T) {
 	var mu sync.Mutex
 	var made []faults.Kind
@@ -149,27 +116,6 @@ func TestFaultsHitDebitsAlone(t *testing.T) {
 	defer mu.Unlock()
 	if len(made) != 1 || made[0] != faults.ResponseLost {
 		t.Errorf("faults %v", made)
-	}
-}
-
-func TestWhatWasAnsweredOutlivesTheServer(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "ledger.db")
-	conn, stop := start(t, Config{DB: db})
-	client := openAlice(t, conn)
-	req := &ledgerv1.DebitRequest{AccountId: "alice", Amount: eur(300)}
-	if _, err := client.Debit(keyed(t, "k"), req); err != nil {
-		t.Fatal(err)
-	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	conn, _ = start(t, Config{DB: db})
-	client = ledgerv1.NewLedgerServiceClient(conn)
-	if _, err := client.Debit(keyed(t, "k"), req); err != nil {
-		t.Fatal(err)
-	}
-	if got := balance(t, client); got != 700 {
-		t.Errorf("alice holds %d", got)
 	}
 }
 
@@ -253,22 +199,30 @@ func TestAServerThatCannotStartSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	file := filepath.Join(t.TempDir(), "ledger.db")
+	file := newFile(t)
+	nowhere := database.URL{Kind: database.SQLite, Address: filepath.Join(t.TempDir(), "no", "ledger.db")}
+	redis := database.URL{Kind: database.Redis, Address: testserver.Redis(t)}
 	tests := []struct {
 		name   string
 		config Config
 		want   string
 	}{
-		{"an address in use", Config{Addr: taken.Addr().String(), DB: file}, "in use"},
-		{"not an address", Config{Addr: "nowhere", DB: file}, "nowhere"},
-		{"no file", Config{Addr: "127.0.0.1:0"}, "the path is empty"},
-		{"a folder that does not exist", Config{Addr: "127.0.0.1:0", DB: filepath.Join(t.TempDir(), "no", "ledger.db")}, "ledger.db"},
-		{"faults that cannot be", Config{Addr: "127.0.0.1:0", DB: file, Faults: faults.Plan{LoseResponses: 2}}, "LoseResponses"},
+		{"an address in use", Config{Addr: taken.Addr().String(), Store: file}, "in use"},
+		{"not an address", Config{Addr: "nowhere", Store: file}, "nowhere"},
+		{"no store", Config{Addr: "127.0.0.1:0"}, "the store is nowhere"},
+		{"no ledger beside Redis", Config{Addr: "127.0.0.1:0", Store: redis}, "neither in SQLite nor in PostgreSQL"},
+		{"a ledger in Redis", Config{Addr: "127.0.0.1:0", Store: redis, Ledger: redis}, "neither in SQLite nor in PostgreSQL"},
+		{"a ledger beside SQLite", Config{Addr: "127.0.0.1:0", Store: file, Ledger: file}, "no place of its own"},
+		{"a ledger's folder that does not exist", Config{Addr: "127.0.0.1:0", Store: redis, Ledger: nowhere}, "open the ledger"},
+		{"no PostgreSQL server", Config{Addr: "127.0.0.1:0", Store: database.URL{Kind: database.PostgreSQL, Address: "postgres://u:secret@127.0.0.1:1/d"}}, "open postgres://127.0.0.1:1/d: pgstore"},
+		{"no Redis server", Config{Addr: "127.0.0.1:0", Store: database.URL{Kind: database.Redis, Address: "redis://u:secret@127.0.0.1:1"}}, "open redis://127.0.0.1:1: redisstore"},
+		{"a folder that does not exist", Config{Addr: "127.0.0.1:0", Store: nowhere}, "ledger.db"},
+		{"faults that cannot be", Config{Addr: "127.0.0.1:0", Store: file, Faults: faults.Plan{LoseResponses: 2}}, "LoseResponses"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := Run(t.Context(), tt.config, func(net.Addr) { t.Error("it is ready") })
-			if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, context.Canceled) {
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") || errors.Is(err, context.Canceled) {
 				t.Errorf("%v, want something with %q", err, tt.want)
 			}
 		})
