@@ -15,11 +15,19 @@ WITH := bin/with
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Show that no debit is doubled and none is lost under faults; needs Go alone
 	go run ./ledgerdemo
+
+.PHONY: demo-postgres
+demo-postgres: with ## The same with three servers on PostgreSQL, and its sessions terminated
+	$(WITH) sh -c 'exec go run ./ledgerdemo --store "$$RETRYSAFE_POSTGRES_URL"'
+
+.PHONY: demo-redis
+demo-redis: with ## Show what "at most one at a time" means: outcomes in Redis, the ledger in PostgreSQL
+	$(WITH) sh -c 'exec go run ./ledgerdemo --store "$$RETRYSAFE_REDIS_URL" --ledger "$$RETRYSAFE_POSTGRES_URL"'
 
 .PHONY: test
 test: with ## Run all tests, with real PostgreSQL and Redis servers; RACE=1: with the race detector
