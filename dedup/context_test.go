@@ -73,6 +73,11 @@ func TestBoundContextIsAContext(t *testing.T) {
 				check(c, context.Canceled, cause)
 				check(child, context.Canceled, cause)
 
+				short, cancel = context.WithCancelCause(parent)
+				c = begin(short)
+				cancel(cause)
+				check(c, context.Canceled, cause)
+
 				c = begin(parent)
 				child, stop = context.WithCancel(c)
 				defer stop()

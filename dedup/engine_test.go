@@ -330,7 +330,12 @@ func TestNestedOperations(t *testing.T) {
 		if _, err := stranger.Do(ctx, debit("outer"), inner); err != nil {
 			t.Errorf("in another store: %v", err)
 		}
-		res, err := e.Do(ctx, debit("inner"), inner)
+		res, err := e.Do(ctx, debit("inner"), func(ctx context.Context) (dedup.Outcome, error) {
+			if _, err := e.Do(ctx, debit("outer"), inner); !errors.Is(err, dedup.ErrNested) {
+				t.Errorf("itself, by what it has called: %v", err)
+			}
+			return inner(ctx)
+		})
 		return res.Outcome, err
 	})
 	if err != nil || *ran != 2 {

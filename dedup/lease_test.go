@@ -61,6 +61,20 @@ func TestALostLeaseCancelsTheHandler(t *testing.T) {
 			},
 			after: 3 * time.Second,
 		},
+		"counted from when the store was asked": { // the last renewal that it answered was asked for after one second
+			renew: func() func(context.Context, func() error) error {
+				asked := false
+				return func(_ context.Context, next func() error) error {
+					if asked {
+						return errors.New("unreachable")
+					}
+					asked = true
+					defer time.Sleep(500 * time.Millisecond)
+					return next()
+				}
+			}(),
+			after: 4 * time.Second,
+		},
 		"because the store does not answer until it has run out": {
 			renew: func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() },
 			after: 3 * time.Second,
@@ -123,6 +137,31 @@ func TestARenewalUnderWayEndsWithTheExecution(t *testing.T) {
 		if d := time.Since(begin); err != nil || d != 11*time.Second || store.renews.Load() != 1 {
 			t.Errorf("%v after %v and %d renewals", err, d, store.renews.Load())
 		}
+	})
+}
+
+func TestDoReturnsAfterItsLastRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newHooked()
+		returned := false
+		store.onRenew = func(ctx context.Context, _ func() error) error {
+			<-ctx.Done()
+			time.Sleep(time.Second) // a store that is slow to notice
+			if returned {
+				t.Error("a renewal outlives the call")
+			}
+			return ctx.Err()
+		}
+		e := newEngine(t, store, dedup.WithLease(30*time.Second), dedup.WithStoreTimeout(20*time.Second))
+		_, err := e.Do(t.Context(), debit("k"), func(ctx context.Context) (dedup.Outcome, error) {
+			time.Sleep(11 * time.Second)
+			return dedup.Outcome{}, nil
+		})
+		returned = true
+		if err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
 	})
 }
 

@@ -237,6 +237,23 @@ func TestAnOutcomeTooLargeStandsAndIsNotExecutedAgain(t *testing.T) {
 	}
 }
 
+func TestAnOutcomeTooLargeIsUnrecordedAlsoWhereTheMarkerIsRecordedLater(t *testing.T) {
+	store := newHooked()
+	store.onComplete = func(_ context.Context, _ dedup.Completion, next func() error) error {
+		if store.completes.Load() == 1 {
+			return errDown
+		}
+		return next()
+	}
+	res, err := dedup.Do(t.Context(), store, debit("k"), done, dedup.WithMaxOutcome(1))
+	if err != nil || !res.Unrecorded {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if _, err := dedup.Do(t.Context(), store, debit("k"), breaks); !errors.Is(err, dedup.ErrTooLarge) {
+		t.Errorf("repeat: %v", err)
+	}
+}
+
 func TestAClaimThatCannotBeReleasedIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newHooked()
@@ -487,6 +504,9 @@ func TestATransactionThatFailsTellsNobodyOfSuccess(t *testing.T) {
 			if !errors.Is(err, tt.want) || !reflect.DeepEqual(res, dedup.Result{}) {
 				t.Errorf("%+v, %v", res, err)
 			}
+			if errors.Is(err, dedup.ErrStoreUnavailable) != (tt.want == dedup.ErrStoreUnavailable) {
+				t.Errorf("is the store available? %v", err)
+			}
 			if got := store.written(); got != nil {
 				t.Errorf("written: %q", got)
 			}
@@ -557,32 +577,43 @@ func TestANestedOperationJoinsTheTransaction(t *testing.T) {
 }
 
 func TestANestedOperationWaitsForNobodyInMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		// The inner operation's leader waits for the outer one's transaction,
-		// which ends only if the inner call does not wait for the leader.
-		store := newHooked()
-		held := make(chan struct{})
-		e := newEngine(t, store)
-		var leader <-chan reply
-		_, err := e.Do(t.Context(), debit("outer"), func(ctx context.Context) (dedup.Outcome, error) {
-			store.onClaim = func(_ context.Context, _ dedup.ClaimRequest, next func() (dedup.Answer, error)) (dedup.Answer, error) {
-				<-held
-				return next()
-			}
-			leader = start(context.Background(), e, debit("inner"), done)
-			store.onClaim = nil
-			begin := time.Now()
+	synctest.Test(t, func(t *testing.T) { nestedOperationWaitsForNobody(t, false) })
+	// An execution on another store may lie between the two.
+	synctest.Test(t, func(t *testing.T) { nestedOperationWaitsForNobody(t, true) })
+}
+
+func nestedOperationWaitsForNobody(t *testing.T, between bool) {
+	// The inner operation's leader waits for the outer one's transaction,
+	// which ends only if the inner call does not wait for the leader.
+	store := newHooked()
+	held := make(chan struct{})
+	e := newEngine(t, store)
+	var leader <-chan reply
+	_, err := e.Do(t.Context(), debit("outer"), func(ctx context.Context) (dedup.Outcome, error) {
+		store.onClaim = func(_ context.Context, _ dedup.ClaimRequest, next func() (dedup.Answer, error)) (dedup.Answer, error) {
+			<-held
+			return next()
+		}
+		leader = start(context.Background(), e, debit("inner"), done)
+		store.onClaim = nil
+		begin := time.Now()
+		inner := func(ctx context.Context) (dedup.Outcome, error) {
 			res, err := e.Do(ctx, debit("inner"), done)
 			if err != nil || res.Replayed || time.Since(begin) > 0 {
 				t.Errorf("%+v, %v after %v", res, err, time.Since(begin))
 			}
 			return dedup.Outcome{}, nil
-		})
-		close(held)
-		if r := <-leader; err != nil || r.err != nil || !r.Replayed {
-			t.Errorf("%v, %+v", err, r)
 		}
+		if !between {
+			return inner(ctx)
+		}
+		res, err := newEngine(t, dedup.NewMemory()).Do(ctx, debit("between"), inner)
+		return res.Outcome, err
 	})
+	close(held)
+	if r := <-leader; err != nil || r.err != nil || !r.Replayed {
+		t.Errorf("%v, %+v", err, r)
+	}
 }
 
 func TestANestedOperationWaitsForAnotherExecutionOfIt(t *testing.T) {

@@ -79,6 +79,29 @@ func TestOf64CallersOneExecutesAndOneAsksTheStore(t *testing.T) {
 	})
 }
 
+func TestCallersThatWaitForATransactionDoNotAskTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, g := newTransactional(), newGate()
+		asked := 0
+		e := newEngine(t, store, dedup.WithObserver(dedup.Observer{
+			StoreCall: func(context.Context, string, dedup.StoreCall, time.Duration, error) { asked++ },
+		}))
+		var calls []<-chan reply
+		for range 64 {
+			calls = append(calls, start(t.Context(), e, debit("k"), g.run))
+		}
+		g.let <- dedup.Outcome{Message: "one"}
+		for _, c := range calls {
+			if r := <-c; r.err != nil || r.Outcome.Message != "one" {
+				t.Fatalf("%+v", r)
+			}
+		}
+		if asked != 2 {
+			t.Errorf("%d store calls, want a claim and its completion", asked)
+		}
+	})
+}
+
 func TestAWaiterWithAnotherRequestIsRefusedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
