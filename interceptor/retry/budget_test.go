@@ -1,6 +1,7 @@
 package retry_test
 
 import (
+	"log/slog"
 	"sync"
 	"testing"
 
@@ -44,22 +45,40 @@ func TestABudgetRecoversByItsRatio(t *testing.T) {
 		{"from none, 60 are too few", 20, 60, false},
 		{"from none, 61 are enough", 20, 61, true},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
-			s := answering(errDown)
-			c := newClient(t, s, aTenth, retry.WithPolicy(immediate))
-			for range tt.failures {
-				exhausted(t, c.call(t.Context()), retry.ReasonBudget)
-			}
-			c.server = answering(nil)
-			for range tt.successes {
-				_ = c.call(t.Context())
-			}
-			c.server = answering(errDown, nil)
-			if err := c.call(t.Context()); (err == nil) != tt.retried {
-				t.Errorf("the failure after that: %v", err)
-			}
-		})
+		for way, opts := range map[string][]retry.Option{
+			"Safe":     nil,
+			"Unsafe":   {retry.WithMethodSafety("/other.v1.Other/*", retry.SafetyUnsafe)},
+			"observed": {retry.WithLogger(slog.New(slog.DiscardHandler))},
+		} {
+			bubble(t, tt.name+"/"+way, func(t *testing.T) {
+				s := answering(errDown)
+				c := newClient(t, s, append(opts, aTenth, retry.WithPolicy(immediate))...)
+				for range tt.failures {
+					exhausted(t, c.call(t.Context()), retry.ReasonBudget)
+				}
+				c.server = answering(nil)
+				for range tt.successes {
+					_ = c.callMethod(t.Context(), "/other.v1.Other/Call")
+				}
+				c.server = answering(errDown, nil)
+				if err := c.call(t.Context()); (err == nil) != tt.retried {
+					t.Errorf("the failure after that: %v", err)
+				}
+			})
+		}
 	}
+}
+
+func TestABucketDoesNotOverflow(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		c := newClient(t, answering(errDown, nil), retry.WithBudget(retry.Budget{MaxTokens: 10, TokenRatio: 3}), retry.WithPolicy(immediate))
+		if err := c.call(t.Context()); err != nil { // takes one token and gives three
+			t.Fatal(err)
+		}
+		c.server = answering(errDown)
+		exhausted(t, c.call(t.Context()), retry.ReasonBudget)
+		wantCalls(t, c.server, 5)
+	})
 }
 
 func TestWhatTakesNoToken(t *testing.T) {

@@ -544,3 +544,28 @@ func callsDoNotShareState(t *testing.T, p retry.Policy) {
 		}
 	}
 }
+
+// What made an attempt fail may go on to write where its options say, such as
+// an interceptor below that stopped waiting for it.
+func TestALateWriterDoesNotReachTheNextCall(t *testing.T) {
+	for name, p := range map[string]retry.Policy{"plain": {MaxAttempts: 2}, "bounded": {MaxAttempts: 2, MaxElapsed: time.Hour}} {
+		bubble(t, name, func(t *testing.T) {
+			s := &server{}
+			s.answer = func(n int, _ seen, _ *wrapperspb.StringValue) error {
+				if n > 2 {
+					s.attempts[0].setTrailer("grpc-retry-pushback-ms", "-1")
+				}
+				if n == 2 {
+					return nil
+				}
+				return errDown
+			}
+			c := newClient(t, s, retry.WithPolicy(p))
+			if err := c.call(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			exhausted(t, c.call(t.Context()), retry.ReasonMaxAttempts)
+			wantCalls(t, s, 4)
+		})
+	}
+}
