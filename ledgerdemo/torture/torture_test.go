@@ -10,11 +10,13 @@ import (
 
 func TestNoHistoryShowsASecondExecution(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
 		w := newWorld(t, "sqlite", newRig(t, onSQLite, noBug))
 		w.torture(*duration)
 		w.judgeExactlyOnce()
 	})
 	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
 		w := newPostgresWorld(t, "postgres", onPostgres)
 		w.torture(*duration)
 		w.judgeExactlyOnce()
@@ -22,12 +24,14 @@ func TestNoHistoryShowsASecondExecution(t *testing.T) {
 	// A store with leases answers that the outcome is not known rather than
 	// execute twice, where the method says so.
 	t.Run("postgres leased, reject", func(t *testing.T) {
+		t.Parallel()
 		w := newPostgresWorld(t, "postgres leased, reject", leasedPostgres)
 		w.strict()
 		w.torture(*duration)
 		w.judgeExactlyOnce()
 	})
 	t.Run("redis, reject", func(t *testing.T) {
+		t.Parallel()
 		w := newRedisWorld(t, "redis, reject")
 		w.strict()
 		w.torture(*duration)
@@ -37,11 +41,13 @@ func TestNoHistoryShowsASecondExecution(t *testing.T) {
 
 func TestNoHistoryShowsTwoOutcomes(t *testing.T) {
 	t.Run("postgres leased, reexecute", func(t *testing.T) {
+		t.Parallel()
 		w := newPostgresWorld(t, "postgres leased, reexecute", leasedPostgres)
 		w.torture(*duration)
 		w.judgeOneAnswer()
 	})
 	t.Run("redis, reexecute", func(t *testing.T) {
+		t.Parallel()
 		w := newRedisWorld(t, "redis, reexecute")
 		w.torture(*duration)
 		w.judgeOneAnswer()
