@@ -5,6 +5,8 @@ PACKAGES ?= ./...
 RACE     ?=
 BENCH    ?= .
 FUZZTIME ?= 5s
+DURATION ?= 1m
+SEED     ?= 0
 BASE     ?= main
 
 TOOL := go tool -modfile=go.tool.mod
@@ -32,6 +34,11 @@ demo-redis: with ## Show what "at most one at a time" means: outcomes in Redis, 
 .PHONY: test
 test: with ## Run all tests, with real PostgreSQL and Redis servers; RACE=1: with the race detector
 	$(WITH) go test $(if $(RACE),-race) -timeout 20m $(PACKAGES)
+
+.PHONY: torture
+torture: with ## Torture each store for DURATION (1m) and check what clients saw; SEED: that of an earlier run
+	go test -c -o bin/torture ./ledgerdemo/torture
+	$(WITH) bin/torture -test.timeout 0 -torture.pairs -torture.duration $(DURATION) -torture.seed $(SEED)
 
 .PHONY: bench
 bench: with ## Run the benchmarks that match BENCH (all)
