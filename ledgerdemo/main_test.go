@@ -160,13 +160,13 @@ func TestPlainLinesForPeople(t *testing.T) {
 
 // begin starts a long demonstration as a process of its own and returns it
 // with its server's address, once the load is on.
-func begin(t *testing.T) (*exec.Cmd, string) {
+func begin(t *testing.T, flags ...string) (*exec.Cmd, string) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(exe, "-operations", "100000", "-kills", "0")
+	cmd := exec.Command(exe, append([]string{"-operations", "100000", "-kills", "0"}, flags...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"slices"
 	"testing"
 
@@ -79,6 +80,28 @@ func TestInRedisWithoutDedupDebitsAreDoubled(t *testing.T) {
 	f, status := demonstrateWith(t, append(slices.Clone(keysOfAll), "replicas"), append(short, "-store", testserver.Redis(t), "-without", "dedup")...)
 	if status != 1 || f.OK || f.Doubled == 0 {
 		t.Errorf("status %d, %+v", status, f)
+	}
+}
+
+func TestAnInterruptedDemonstrationLeavesNothingInServers(t *testing.T) {
+	postgres, redis := testserver.Postgres(t), testserver.Redis(t)
+	for _, flags := range [][]string{
+		{"-store", postgres, "-terminations", "5000"},
+		{"-store", redis, "-ledger", postgres},
+	} {
+		dir := ownTemp(t)
+		cmd, addr := begin(t, append(flags, "-replicas", "1")...)
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // its exit status is looked at
+		if code := cmd.ProcessState.ExitCode(); code != 1 {
+			t.Errorf("it ended with status %d", code)
+		}
+		wantGone(t, addr)
+		wantEmpty(t, dir)
+		wantNoSchema(t, postgres)
+		wantNoKeys(t, redis)
 	}
 }
 

@@ -6,14 +6,10 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/retrysafe/retrysafe/ledgerdemo/audit"
 	"github.com/retrysafe/retrysafe/ledgerdemo/database"
 )
-
-// clearTimeout bounds how long what a run has left in servers is cleared away.
-const clearTimeout = 30 * time.Second
 
 // place is where a run keeps its ledger and its outcomes, apart from all else
 // that is there.
@@ -78,7 +74,7 @@ func (p *place) audit(ctx context.Context, want audit.Expectation) (*audit.Repor
 // leave clears away what is in servers, or says where it is kept. A run that
 // was interrupted clears it away too.
 func (p *place) leave(ctx context.Context, c Config) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTimeout)
+	ctx, cancel := unbroken(ctx)
 	defer cancel()
 	var errs []error
 	if p.postgres != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -27,15 +28,28 @@ func newSchema(ctx context.Context, at database.URL, name string) (*schema, erro
 	if err != nil {
 		return nil, fmt.Errorf("connect to %v: %w", at, err)
 	}
+	ctx, cancel := unbroken(ctx)
+	defer cancel()
 	if _, err := conn.Exec(ctx, "CREATE SCHEMA "+name); err != nil {
 		return nil, errors.Join(fmt.Errorf("make a schema in %v: %w", at, err), conn.Close(ctx))
 	}
 	return &schema{name: name, url: url, conn: conn}, nil
 }
 
+// clearTimeout bounds what is done in servers although the run may be over.
+const clearTimeout = 30 * time.Second
+
+// unbroken lets a statement end although ctx has: one that is interrupted takes
+// its connection with it, which has the schema to drop.
+func unbroken(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), clearTimeout)
+}
+
 // terminate ends a session of the run's servers, one that is at work before one
 // that is idle. It returns false where there is none.
 func (s *schema) terminate(ctx context.Context) (bool, error) {
+	ctx, cancel := unbroken(ctx)
+	defer cancel()
 	var ended *bool
 	err := s.conn.QueryRow(ctx, `SELECT pg_terminate_backend((
 		SELECT pid FROM pg_stat_activity WHERE application_name = $1 ORDER BY state = 'idle', random() LIMIT 1))`, s.name).Scan(&ended)
