@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/retrysafe/retrysafe/interceptor/retry"
@@ -354,6 +355,65 @@ func TestOptionsOfTheOtherSideAreRefused(t *testing.T) {
 	if _, err := retry.UnaryServerInterceptor(nil, retry.WithMeterProvider((*metric.MeterProvider)(nil))); err == nil ||
 		!strings.Contains(err.Error(), "option 0 is nil") || !strings.Contains(err.Error(), "WithMeterProvider") {
 		t.Errorf("a nil option and a nil provider: %v", err)
+	}
+}
+
+// A call that ended well, whatever became of calls on the way, asks nothing of
+// its client.
+func TestAHandlerThatSucceedsSendsNoPushback(t *testing.T) {
+	below := startHop(t, func(context.Context, *grpc_testing.SimpleRequest) (*grpc_testing.SimpleResponse, error) {
+		return nil, status.Error(codes.Unavailable, "down")
+	})
+	next := dialHop(t, below, threeAttempts(t)...)
+	addr := startHop(t, func(ctx context.Context, req *grpc_testing.SimpleRequest) (*grpc_testing.SimpleResponse, error) {
+		if _, err := next.UnaryCall(ctx, req); status.Code(err) != codes.Unavailable {
+			t.Errorf("the optional dependency answered %v", err)
+		}
+		return &grpc_testing.SimpleResponse{}, nil
+	}, serverInterceptor(t))
+	var trailer metadata.MD
+	if _, err := dialHop(t, addr).UnaryCall(t.Context(), &grpc_testing.SimpleRequest{}, grpc.Trailer(&trailer)); err != nil {
+		t.Fatal(err)
+	}
+	if got := trailer.Get("grpc-retry-pushback-ms"); got != nil {
+		t.Errorf("pushback is %q", got)
+	}
+}
+
+// Where calls under Own fail and the handler makes another error of them, the
+// owner above has attempts left all the same.
+func TestAnotherErrorForACallThatIsOwnedAboveIsNotExhausted(t *testing.T) {
+	below := startHop(t, func(context.Context, *grpc_testing.SimpleRequest) (*grpc_testing.SimpleResponse, error) {
+		return nil, status.Error(codes.Unavailable, "down")
+	})
+	next := dialHop(t, below, threeAttempts(t)...)
+	addr := startHop(t, func(ctx context.Context, req *grpc_testing.SimpleRequest) (*grpc_testing.SimpleResponse, error) {
+		_, err := next.UnaryCall(retry.Own(ctx, "client"), req)
+		return nil, status.Error(status.Code(err), "try later")
+	}, serverInterceptor(t))
+	var trailer metadata.MD
+	_, err := dialHop(t, addr).UnaryCall(t.Context(), &grpc_testing.SimpleRequest{}, grpc.Trailer(&trailer))
+	if got := trailer.Get("grpc-retry-pushback-ms"); got != nil || status.Code(err) != codes.Unavailable {
+		t.Errorf("pushback is %q, %v", got, err)
+	}
+}
+
+// A server that many clients call through a foreign layer warns of so many, and
+// counts them all.
+func TestWarningsAreBounded(t *testing.T) {
+	const most = 1024
+	var log bytes.Buffer
+	intercept := serverInterceptor(t, retry.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	for i := range most + 10 {
+		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i)), Port: i}})
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("x-retry-attempt", "1"))
+		_, err := intercept(ctx, nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != most {
+		t.Errorf("%d warnings, want %d", n, most)
 	}
 }
 
