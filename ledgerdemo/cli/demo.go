@@ -77,7 +77,7 @@ func (a *app) demoCommand() *cobra.Command {
 	c.Flags().StringSliceVar(&f.without, "without", nil, `leave out "retries" (each debit gets one attempt) or "dedup" (the server executes every attempt)`)
 	c.Flags().BoolVar(&f.json, "json", false, "print the figures as one JSON object, money in minor units")
 	c.Flags().Uint64Var(&f.config.Seed, "seed", 1, "choose other amounts, accounts and faults")
-	c.Flags().BoolVar(&f.config.Keep, "keep", false, "keep the folder with the database and the server's log, and say where it is")
+	c.Flags().BoolVar(&f.config.Keep, "keep", false, "keep the database and the servers' log, and say where they are")
 	return c
 }
 
