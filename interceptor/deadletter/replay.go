@@ -29,8 +29,9 @@ var (
 	// so that sending it again could execute it twice. The letter stays.
 	ErrTooOld = errors.New("deadletter: the letter is older than the server remembers")
 	// ErrUnsendable says that this program cannot send the letter: it does not
-	// know the method or the request's type, or the request was redacted. The
-	// letter stays.
+	// know the method or the request's type, or the request was redacted; or
+	// that it has no key, and nothing says that its method is safe without one
+	// (see [WithSafe]). The letter stays.
 	ErrUnsendable = errors.New("deadletter: the letter cannot be sent")
 )
 
@@ -87,7 +88,7 @@ func (r *replay) send(ctx context.Context, letter *Letter, conn grpc.ClientConnI
 			return Answer{}, fmt.Errorf("deadletter: open: %w", err)
 		}
 	}
-	req, reply, d, err := messages(letter)
+	req, reply, d, err := r.messages(letter)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -131,7 +132,7 @@ func withKey(ctx context.Context, k string) context.Context {
 }
 
 // messages returns the request to be sent and an empty message for the reply.
-func messages(letter *Letter) (req, reply proto.Message, d method.Description, err error) {
+func (r *replay) messages(letter *Letter) (req, reply proto.Message, d method.Description, err error) {
 	d, ok := method.Describe(letter.GetMethod())
 	if !ok {
 		return nil, nil, d, fmt.Errorf("%w: method %q is unknown to this program", ErrUnsendable, letter.GetMethod())
@@ -146,7 +147,7 @@ func messages(letter *Letter) (req, reply proto.Message, d method.Description, e
 	}
 	if k := letter.GetIdempotencyKey(); k != "" {
 		err = key.Validate(k)
-	} else if !d.Safe {
+	} else if !d.Safe && !r.safe {
 		err = errors.New("it has no key, and the method is not safe without one")
 	}
 	if err != nil {

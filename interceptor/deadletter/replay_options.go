@@ -13,6 +13,7 @@ type ReplayOption func(*replay) error
 type replay struct {
 	window time.Duration // 0: nine tenths of the method's retention
 	open   func(context.Context, *Letter) error
+	safe   bool
 }
 
 func (r *replay) apply(opts []ReplayOption) error {
@@ -51,6 +52,17 @@ func WithOpen(open func(context.Context, *Letter) error) ReplayOption {
 			return errors.New("deadletter: WithOpen: the function is nil")
 		}
 		r.open = open
+		return nil
+	}
+}
+
+// WithSafe states that executing the letter's method twice does no harm, as
+// retry.WithMethodSafety or retry.CallSafety stated it for the call: then a
+// letter without a key is sent. Default: only where the method's
+// idempotency_level says so.
+func WithSafe() ReplayOption {
+	return func(r *replay) error {
+		r.safe = true
 		return nil
 	}
 }

@@ -287,6 +287,8 @@ func TestALetterThatCannotBeSentStays(t *testing.T) {
 			Request: &anypb.Any{TypeUrl: "type.googleapis.com/none.v1.None"}}, nil, deadletter.ErrUnsendable},
 		{"because it lost its key", &deadletter.Letter{Method: debit, FirstAttemptTime: now,
 			Request: request(&ledgerv1.DebitRequest{})}, nil, deadletter.ErrUnsendable},
+		{"or goes out without a key where the caller calls it safe", &deadletter.Letter{Method: debit, FirstAttemptTime: now,
+			Request: request(&ledgerv1.DebitRequest{})}, []deadletter.ReplayOption{deadletter.WithSafe()}, nil},
 		{"because its key is malformed", &deadletter.Letter{Method: debit, IdempotencyKey: "k k", FirstAttemptTime: now,
 			Request: request(&ledgerv1.DebitRequest{})}, nil, deadletter.ErrUnsendable},
 		{"because the server may have forgotten it", &deadletter.Letter{Method: debit, IdempotencyKey: "k", FirstAttemptTime: ago(23 * time.Hour),
