@@ -343,6 +343,17 @@ func TestACallerWhoCancelledDuringTheLastAttemptIsToldSo(t *testing.T) {
 	})
 }
 
+func TestAnUnsafeCallOfACallerWhoIsGoneFailsUntouched(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &server{answer: func(int, seen, *wrapperspb.StringValue) error {
+		cancel()
+		return errDown
+	}}
+	if err := (client{t, newInterceptor(t), s}).call(ctx); err != errDown {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func TestACallerWhoCancelsBeforeAWaitOfZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
