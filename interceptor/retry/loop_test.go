@@ -189,6 +189,27 @@ func TestMaxElapsedBoundsTheCall(t *testing.T) {
 	})
 }
 
+func TestTheEarlierOfMaxElapsedAndTheDeadlineEndsTheCall(t *testing.T) {
+	for _, tt := range []struct {
+		name                 string
+		maxElapsed, deadline time.Duration
+		reason               retry.Reason
+	}{
+		{"the deadline", time.Hour, 250 * time.Millisecond, retry.ReasonDeadline},
+		{"MaxElapsed", 250 * time.Millisecond, time.Hour, retry.ReasonMaxElapsed},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), tt.deadline)
+			defer cancel()
+			p := steady(9)
+			p.MaxElapsed = tt.maxElapsed
+			s := answering(errDown)
+			exhausted(t, newClient(t, s, retry.WithPolicy(p)).call(ctx), tt.reason)
+			wantCalls(t, s, 2)
+		})
+	}
+}
+
 func TestMaxElapsedEndsAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{answer: untilDone}
