@@ -3,6 +3,7 @@
 
 PACKAGES ?= ./...
 RACE     ?=
+SHORT    ?=
 BENCH    ?= .
 FUZZTIME ?= 5s
 DURATION ?= 1m
@@ -41,8 +42,13 @@ torture: with ## Torture each store for DURATION (1m) and check what clients saw
 	$(WITH) bin/torture -test.timeout 0 -torture.pairs -torture.duration $(DURATION) -torture.seed $(SEED)
 
 .PHONY: bench
-bench: with ## Run the benchmarks that match BENCH (all)
-	$(WITH) -durable go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(PACKAGES)
+bench: with ## Hold speed to its limits, beside peers: the gates that match BENCH (all); SHORT=1: a quick look
+	cd bench && go build -buildvcs=false -o ../bin/bench .
+	$(WITH) -durable bin/bench -run '$(BENCH)' $(if $(SHORT),-short)
+
+.PHONY: test-bench
+test-bench: ## Test the module of the benchmarks, and simulate an outage of a server with 10,000 clients
+	cd bench && go test ./...
 
 .PHONY: fuzz
 fuzz: with ## Fuzz each target for FUZZTIME (5s)
@@ -75,11 +81,13 @@ lint-proto:
 lint-go:
 	go vet $(PACKAGES)
 	$(TOOL) staticcheck $(PACKAGES)
+	cd bench && go vet ./... && go tool -modfile=../go.tool.mod staticcheck ./...
 
 .PHONY: lint-modules
 lint-modules:
 	go mod tidy -diff
 	go mod verify
+	cd bench && go mod tidy -diff
 
 .PHONY: clean
 clean: ## Remove what the targets above have built

@@ -59,7 +59,7 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	list := flags.Bool("list", false, "list the gates and run none")
 	short := flags.Bool("short", false, "fewer and shorter rounds, and a tenth of the data: to see that it works, not how fast")
 	rounds := flags.Int("rounds", 15, "how often those that are compared take turns")
-	round := flags.Duration("round", 200*time.Millisecond, "how long each of them runs every time; three to five times as long where a disk or a network is waited for")
+	round := flags.Duration("round", 200*time.Millisecond, "how long each of them runs every time, cut into many where nothing but the processor is waited for")
 	if err := flags.Parse(args); err != nil {
 		return settings{}, err
 	}

@@ -121,7 +121,7 @@ func filledMap(ids []string) *sync.Map {
 	for _, id := range ids {
 		// The ID of a call lives in the memory of its metadata, and would keep that.
 		key := keyOf(strings.Clone(id))
-		m.Store(key, &mapped{fingerprint: debitFingerprint, fence: 1, expires: time.Now(), record: append([]byte(nil), record...)})
+		m.Store(key, &mapped{fingerprint: debitFingerprint, owner: dedup.Owner{1}, fence: 1, expires: time.Now(), record: append([]byte(nil), record...)})
 	}
 	return m
 }

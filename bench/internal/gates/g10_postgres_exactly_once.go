@@ -55,7 +55,7 @@ func compareDebits(ctx context.Context, m *Machine, callers int) (_ []measure.Fi
 		return nil, err
 	}
 	defer closing(b.close, &err)
-	c, err := m.Plan.Slower(3).Compare(ctx,
+	c, err := m.Plan.Compare(ctx,
 		measure.Throughput("bare", callers, b.bare),
 		measure.Throughput("naive", callers, b.naive),
 		measure.Throughput("dedup", callers, b.debit))

@@ -40,7 +40,7 @@ func compareOneTrip(ctx context.Context, m *Machine, callers int) (_ []measure.F
 			return nil, err
 		}
 	}
-	c, err := m.Plan.Slower(3).Compare(ctx,
+	c, err := m.Plan.Compare(ctx,
 		measure.Throughput("bare", callers, b.bare),
 		measure.Throughput("once", callers, b.oneTrip),
 		measure.Throughput("replay", callers, func(ctx context.Context) error {

@@ -35,7 +35,7 @@ func sqliteMany(ctx context.Context, m *Machine) (_ []measure.Finding, err error
 	debits := func(store *sqlitestore.Store) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := sqliteDebit(ctx, store); return err }
 	}
-	c, err := m.Plan.Slower(3).Compare(ctx,
+	c, err := m.Plan.Compare(ctx,
 		measure.Throughput("group", callers, debits(group)),
 		measure.Throughput("each", callers, debits(each)))
 	stats := group.Stats()
@@ -75,7 +75,7 @@ func sqliteAlone(ctx context.Context, m *Machine) (_ []measure.Finding, err erro
 		return nil, err
 	}
 	defer closing(db.Close, &err)
-	c, err := m.Plan.Slower(3).Compare(ctx,
+	c, err := m.Plan.Compare(ctx,
 		measure.Throughput("store", 1, func(ctx context.Context) error { _, err := sqliteDebit(ctx, store); return err }),
 		measure.Throughput("direct", 1, func(ctx context.Context) error { return sqliteDirectly(ctx, db) }))
 	return []measure.Finding{

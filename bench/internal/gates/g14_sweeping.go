@@ -15,6 +15,9 @@ const (
 	sweepCallers = 16
 	// leastRounds are needed before what expired is all swept.
 	leastRounds = 3
+	// sweepRound is long next to the time for which a store that sweeps is
+	// polite and waits for a moment in which nobody claims.
+	sweepRound = 2 * time.Second
 	// sweepAtOnce makes a store sweep as soon as it is open.
 	sweepAtOnce = time.Millisecond
 )
@@ -48,6 +51,7 @@ type swept struct {
 
 func (s *swept) compare(ctx context.Context, p measure.Plan) ([]measure.Finding, error) {
 	c := make(measure.Comparison)
+	p.Rounds, p.Round = min(p.Rounds, 5), max(p.Round, sweepRound)
 	began, err := s.expired(ctx)
 	if err != nil {
 		return nil, err
@@ -137,7 +141,7 @@ func sqliteSweeping(ctx context.Context, m *Machine, records int) (_ []measure.F
 		debit:   func(ctx context.Context) (time.Duration, error) { return sqliteDebit(ctx, store) },
 		expired: f.expired,
 	}
-	return s.compare(ctx, m.Plan.Slower(5))
+	return s.compare(ctx, m.Plan)
 }
 
 func postgresSweeping(ctx context.Context, m *Machine, records int) (_ []measure.Finding, err error) {
@@ -161,5 +165,5 @@ func postgresSweeping(ctx context.Context, m *Machine, records int) (_ []measure
 		debit:   func(ctx context.Context) (time.Duration, error) { return b.debitTimed(ctx, b.store, newKey()) },
 		expired: b.expired,
 	}
-	return s.compare(ctx, m.Plan.Slower(5))
+	return s.compare(ctx, m.Plan)
 }

@@ -54,7 +54,7 @@ func sqliteGrowth(ctx context.Context, m *Machine, few, many int) (_ []measure.F
 		defer store.Close()
 		debits = append(debits, func(ctx context.Context) (time.Duration, error) { return sqliteDebit(ctx, store) })
 	}
-	return compareGrowth(ctx, m.Plan.Slower(3), "SQLite", few, many, debits[0], debits[1])
+	return compareGrowth(ctx, m.Plan, "SQLite", few, many, debits[0], debits[1])
 }
 
 func postgresGrowth(ctx context.Context, m *Machine, few, many int) (_ []measure.Finding, err error) {
@@ -70,5 +70,5 @@ func postgresGrowth(ctx context.Context, m *Machine, few, many int) (_ []measure
 		}
 		debits = append(debits, func(ctx context.Context) (time.Duration, error) { return b.debitTimed(ctx, b.store, newKey()) })
 	}
-	return compareGrowth(ctx, m.Plan.Slower(3), "PostgreSQL", few, many, debits[0], debits[1])
+	return compareGrowth(ctx, m.Plan, "PostgreSQL", few, many, debits[0], debits[1])
 }

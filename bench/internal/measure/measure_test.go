@@ -34,13 +34,11 @@ func TestOneWildRoundChangesNoMedian(t *testing.T) {
 	}
 }
 
-func TestPlansKeepTheirTime(t *testing.T) {
+func TestQuickerPlansKeepTheirTime(t *testing.T) {
 	p := Plan{Rounds: 15, Round: 200 * time.Millisecond}
 	total := func(p Plan) time.Duration { return time.Duration(p.Rounds) * p.Round }
-	for name, other := range map[string]Plan{"slower": p.Slower(3), "quicker": p.Quicker()} {
-		if got, want := total(other), total(p); got != want {
-			t.Errorf("%s: %v in all, want %v", name, got, want)
-		}
+	if got, want := total(p.Quicker()), total(p); got != want {
+		t.Errorf("%v in all, want %v", got, want)
 	}
 	if got := p.Quicker().Round; got > interruption/2 {
 		t.Errorf("quicker rounds take %v", got)

@@ -19,14 +19,6 @@ type Plan struct {
 	Short bool
 }
 
-// Slower is the plan for what waits for disks and networks: rounds that are
-// longer, and fewer.
-func (p Plan) Slower(times int) Plan {
-	p.Round *= time.Duration(times)
-	p.Rounds = max(5, p.Rounds/times)
-	return p
-}
-
 // interruption is about how long a scheduler lets a thread run where others
 // want the processor too.
 const interruption = 3 * time.Millisecond
