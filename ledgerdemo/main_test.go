@@ -233,3 +233,36 @@ func TestAnInterruptedDemonstrationLeavesNothingBehind(t *testing.T) {
 	wantGone(t, addr)
 	wantEmpty(t, dir)
 }
+
+func TestAnInterruptedDebitSaysWithWhichKeyToAskAgain(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be interrupted there")
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "debit", "--account", "alice", "--amount", "1", "--addr", silent.Addr().String())
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its exit status is looked at
+	if code, said := cmd.ProcessState.ExitCode(), stderr.String(); code != 1 || !strings.Contains(said, "interrupted\nit is not known whether it was done; the same command with --key ") {
+		t.Errorf("it ended with status %d: %s", code, said)
+	}
+}

@@ -63,7 +63,10 @@ func (a *app) open(c *cobra.Command, f *openFlags) error {
 			return usage(c, fmt.Errorf("--deposit: %s is not positive", f.deposit))
 		}
 	}
-	call, err := a.dial(f.client)
+	if err := f.key.check(c); err != nil {
+		return err
+	}
+	call, err := a.dial(c, f.client)
 	if err != nil {
 		return err
 	}
@@ -120,7 +123,7 @@ func (a *app) show(c *cobra.Command, f *showFlags) error {
 	if f.account == "" {
 		return usage(c, errors.New("--account is missing"))
 	}
-	call, err := a.dial(f.client)
+	call, err := a.dial(c, f.client)
 	if err != nil {
 		return err
 	}
@@ -166,7 +169,7 @@ func (a *app) entries(c *cobra.Command, f *entriesFlags) error {
 	if f.account == "" {
 		return usage(c, errors.New("--account is missing"))
 	}
-	call, err := a.dial(f.client)
+	call, err := a.dial(c, f.client)
 	if err != nil {
 		return err
 	}

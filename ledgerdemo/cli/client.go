@@ -40,6 +40,15 @@ func (f *clientFlags) register(c *cobra.Command) {
 // keyFlag is that of every command that changes something.
 type keyFlag struct{ key string }
 
+// check refuses an empty key, which a script's unset variable gives: a new one
+// in its place would do again what was done.
+func (f *keyFlag) check(c *cobra.Command) error {
+	if f.key == "" && c.Flags().Changed("key") {
+		return usage(c, errors.New("--key: is empty; leave it out for a new one"))
+	}
+	return nil
+}
+
 func (f *keyFlag) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.key, "key", "", "idempotency key, 1 to 255 visible ASCII characters; the same key never does it twice (default: a new one)")
 }
@@ -55,7 +64,10 @@ type caller struct {
 	trailer  metadata.MD
 }
 
-func (a *app) dial(f clientFlags) (*caller, error) {
+func (a *app) dial(cmd *cobra.Command, f clientFlags) (*caller, error) {
+	if f.timeout <= 0 {
+		return nil, usage(cmd, fmt.Errorf("--timeout: %v is not positive", f.timeout))
+	}
 	c := &caller{stderr: a.stderr}
 	retries, err := retry.DialOptions(retry.WithOnRetry(c.onRetry))
 	if err != nil {
@@ -113,11 +125,21 @@ func (c *caller) explain(err error, key string) error {
 	case key == "":
 		return errors.New(text)
 	case !c.decided(st.Code()):
-		return fmt.Errorf("%s\nit is not known whether it was done; the same command with --key %s finds out, and does it once", text, key)
+		return &undecidedError{text, key}
 	case c.replayed():
 		return fmt.Errorf("refused, and nothing was changed: %s; replayed: it is the first answer under this key", text)
 	}
 	return fmt.Errorf("refused, and nothing was changed: %s", text)
+}
+
+// undecidedError leaves it open whether something was done.
+type undecidedError struct{ text, key string }
+
+func (e *undecidedError) Error() string { return e.text + "\n" + e.advice() }
+
+// advice says how to find out.
+func (e *undecidedError) advice() string {
+	return fmt.Sprintf("it is not known whether it was done; the same command with --key %s finds out, and does it once", e.key)
 }
 
 // decided reports whether an answer of that code says that nothing was done.

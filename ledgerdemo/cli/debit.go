@@ -54,7 +54,10 @@ func (a *app) debit(c *cobra.Command, f *debitFlags) error {
 	if err != nil {
 		return usage(c, err)
 	}
-	call, err := a.dial(f.client)
+	if err := f.key.check(c); err != nil {
+		return err
+	}
+	call, err := a.dial(c, f.client)
 	if err != nil {
 		return err
 	}

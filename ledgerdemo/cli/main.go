@@ -39,6 +39,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitUsage
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "ledgerdemo: interrupted")
+		if undecided := (*undecidedError)(nil); errors.As(err, &undecided) {
+			fmt.Fprintln(stderr, undecided.advice())
+		}
 		return exitFailed
 	}
 	fmt.Fprintf(stderr, "ledgerdemo: %v\n", err)

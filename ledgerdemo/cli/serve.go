@@ -75,7 +75,7 @@ func (a *app) serveCommand() *cobra.Command {
 	c.Flags().StringVar(&f.config.Prefix, "prefix", "", "what the names of all keys in Redis begin with (default \""+redisstore.DefaultPrefix+"\")")
 	c.Flags().DurationVar(&f.config.Lease, "lease", dedup.DefaultLease, "with --store redis://...: how long an operation stays blocked after its server died")
 	c.Flags().StringSliceVar(&f.without, "without", nil, `leave out "dedup": then every attempt executes`)
-	c.Flags().TextVar(&f.level, "log-level", slog.LevelInfo, "log to standard error from this level on: DEBUG, INFO, WARN or ERROR")
+	c.Flags().TextVar(&f.level, "log-level", slog.LevelInfo, "log to standard error from this `level` on: DEBUG, INFO, WARN or ERROR")
 	c.Flags().BoolVar(&f.stopWithStdin, "stop-with-stdin", false, "stop when standard input ends, for programs that start this one")
 	c.Flags().Float64Var(&f.config.Faults.LoseResponses, "lose-responses", 0, "faults: share of debits, 0 to 1, whose response is lost after the commit")
 	c.Flags().Float64Var(&f.config.Faults.SlowAttempts, "slow-attempts", 0, "faults: share of debits, 0 to 1, that are held up")
