@@ -209,6 +209,24 @@ func TestMemoryKeepsKeysOfOneHashApart(t *testing.T) {
 	}
 }
 
+func TestMemoryForgetsWhatHasExpiredAsNewOnesCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory()
+		for i := range 1000 {
+			mustClaim(t, m, request(fmt.Sprint("old", i)))
+		}
+		time.Sleep(time.Hour)
+		for i := range 1000 {
+			mustClaim(t, m, request(fmt.Sprint("new", i)))
+		}
+		// Each claim removes more than it adds, in its own shard.
+		if n := m.Len(); n > 1100 {
+			t.Errorf("%d of 2000 are kept, and 1000 have expired", n)
+		}
+		checkMemory(t, m)
+	})
+}
+
 func TestMemoryKeepsTheFenceRisingAfterItForgot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory()
@@ -350,6 +368,11 @@ func TestMemoryWait(t *testing.T) {
 		defer cancel()
 		if d, err := wait(ctx); !errors.Is(err, context.DeadlineExceeded) || d != time.Millisecond {
 			t.Errorf("in a hurry: %v after %v", err, d)
+		}
+		for i := range m.shards {
+			if n := len(m.shards[i].waits); n > 0 {
+				t.Errorf("%d are still waited for, by nobody", n)
+			}
 		}
 		var wg sync.WaitGroup
 		for range 10 {

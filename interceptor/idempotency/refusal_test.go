@@ -234,6 +234,27 @@ func newServer(t testing.TB, store dedup.Store, opts ...idempotency.ServerOption
 	return s
 }
 
+func TestThePolicyDecidesOfRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, dedup.NewMemory(), idempotency.WithRetention(time.Minute))
+		defer s.Close()
+		runs := 0
+		h := func(context.Context, any) (any, error) {
+			runs++
+			return &errdetails.ResourceInfo{}, nil
+		}
+		for _, tt := range []struct {
+			after time.Duration
+			runs  int
+		}{{0, 1}, {time.Hour - 1, 1}, {1, 2}} { // the policy says one hour
+			time.Sleep(tt.after)
+			if _, _, err := intercept(t.Context(), s, "k1", h); err != nil || runs != tt.runs {
+				t.Errorf("%v later: %v, run %d times, want %d", tt.after, err, runs, tt.runs)
+			}
+		}
+	})
+}
+
 func TestWhatIsNotKnownIsDecidedByThePolicyAfterTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, dedup.NewMemory(), idempotency.WithLease(time.Second), idempotency.WithWait(time.Millisecond))

@@ -148,6 +148,19 @@ func TestAnAnswerWithoutEffectLetsTheNextAttemptRun(t *testing.T) {
 	}
 }
 
+// TestAnErrorWithoutEffectKeepsItsStatus, which says what its code would not.
+func TestAnErrorWithoutEffectKeepsItsStatus(t *testing.T) {
+	s := serve(t, dedup.NewMemory(), func(context.Context, string, *errdetails.RequestInfo) (*errdetails.ResourceInfo, error) {
+		return nil, fmt.Errorf("%w: %w", status.Error(codes.NotFound, "not yet"), dedup.ErrNoEffect)
+	})
+	for range 2 {
+		r := s.call(withKey(t, "k1"), place, request("a"))
+		if header, trailer := r.replayed(); status.Code(r.err) != codes.NotFound || !strings.Contains(r.err.Error(), "not yet") || header || trailer {
+			t.Errorf("%v, marked as a replay: %t, %t", r.err, header, trailer)
+		}
+	}
+}
+
 func TestAHandlerCanMakeAnyAnswerFinal(t *testing.T) {
 	var runs atomic.Int64
 	s := serve(t, dedup.NewMemory(), func(ctx context.Context, _ string, _ *errdetails.RequestInfo) (*errdetails.ResourceInfo, error) {
