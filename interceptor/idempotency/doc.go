@@ -41,6 +41,23 @@
 // Streaming methods are not deduplicated: a stream has no one request and no
 // one response to keep. A policy that asks for a key there is an error.
 //
+// # What is refused
+//
+// A call that gets no outcome gets a status of this package instead. It is not
+// recorded, and carries a google.rpc.ErrorInfo of the domain "retrysafe" with one
+// of these reasons; where repeating the call helps, also a google.rpc.RetryInfo
+// and the trailer grpc-retry-pushback-ms:
+//
+//	FAILED_PRECONDITION IDEMPOTENCY_KEY_REQUIRED the method needs a key and none came
+//	INVALID_ARGUMENT    IDEMPOTENCY_KEY_INVALID  the key is malformed, or came twice
+//	FAILED_PRECONDITION IDEMPOTENCY_KEY_REUSED   the key came before with another request
+//	UNAVAILABLE         IDEMPOTENCY_IN_PROGRESS  the first attempt still runs; ask again
+//	UNAVAILABLE         DEDUP_STORE_UNAVAILABLE  the store cannot be reached; ask again
+//	RESOURCE_EXHAUSTED  DEDUP_STORE_FULL         the store takes no new operation now
+//	RESOURCE_EXHAUSTED  OUTCOME_TOO_LARGE        the outcome was too large to keep
+//	ABORTED             OUTCOME_UNKNOWN          it may have executed, and the policy says REJECT
+//	INTERNAL            RECORD_UNREADABLE        the recorded outcome cannot be read
+//
 // # What handlers should know
 //
 // A handler does not end with its caller: its context lives until the

@@ -62,8 +62,9 @@ func (o serverOption) applyToServer(c *serverConfig) { o(c) }
 // its caller, such as the subject of a verified token, never from metadata that
 // the caller is free to write.
 //
-// Where it fails, the call fails with the error's status, or with INTERNAL
-// where it has none, and nothing is claimed.
+// Where it fails, the call fails with the error's status, and nothing is
+// claimed. An error without a status is INTERNAL for the caller, and what it
+// says goes to the logger of [WithLogger].
 //
 // Without this option all callers share one scope. Then a caller who knows or
 // guesses another's key and request is given that one's response: good enough
@@ -124,7 +125,8 @@ func WithReplayHeaders(names ...string) ServerOption {
 
 // WithLogger sets where the server side logs what an operator should know and
 // no caller is told, such as why the store cannot be reached. Default, and what
-// nil means: nowhere. No key, scope, request or response is logged.
+// nil means: nowhere. No key, scope, request or response is logged, unless an
+// error of the store or of the function of [WithScope] holds one.
 func WithLogger(l *slog.Logger) ServerOption {
 	return serverOption(func(c *serverConfig) { c.logger = l })
 }

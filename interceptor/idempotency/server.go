@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"google.golang.org/grpc"
@@ -126,7 +127,7 @@ func (s *Server) operation(ctx context.Context, p *policy, fullMethod, k string,
 	}
 	scope, err := s.scope(ctx)
 	if err != nil {
-		return dedup.Operation{}, scopeError(err)
+		return dedup.Operation{}, s.scopeError(ctx, fullMethod, err)
 	}
 	return dedup.Operation{
 		Key:          dedup.Key{Scope: scope, Method: fullMethod, ID: k},
@@ -138,10 +139,12 @@ func (s *Server) operation(ctx context.Context, p *policy, fullMethod, k string,
 }
 
 // scopeError returns the status of a scope function's error. One without a
-// status is not shown: it may tell the caller what it should not know.
-func scopeError(err error) error {
+// status is logged and not shown: it may tell the caller what it should not
+// know.
+func (s *Server) scopeError(ctx context.Context, fullMethod string, err error) error {
 	if st, ok := status.FromError(err); ok && st.Code() != codes.OK {
 		return st.Err()
 	}
+	s.log(ctx, fullMethod, fmt.Errorf("idempotency: WithScope: %w", err))
 	return status.Error(codes.Internal, "retrysafe: the caller's scope cannot be determined")
 }
