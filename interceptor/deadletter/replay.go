@@ -51,7 +51,8 @@ type Answer struct {
 
 // Replay sends the letter of that id over conn, with the key that all its
 // attempts carried, and settles it by the answer. It is one attempt of the
-// operation, or as many as the retries on conn make of it; ctx bounds it.
+// operation, or as many as the retries on conn make of it; ctx bounds it. It
+// must be made as the same caller: see "Who replays" in the package's doc.
 //
 // The error says that the letter was not sent ([ErrNotFound], [ErrTooOld],
 // [ErrUnsendable], or what the queue said), or that it was and that the queue
