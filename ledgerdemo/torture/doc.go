@@ -31,4 +31,21 @@
 //
 // The same seed draws the same operations and the same faults in the same
 // order. What meets what is up to the machine.
+//
+// # Interceptors of others
+//
+// The suite's interceptors stand among those of go-grpc-middleware and beside
+// otelgrpc, outermost first:
+//
+//	client                                   server
+//	logging    a line for each call          otelgrpc   a stats handler: a span for each attempt
+//	timeout    bounds the whole call         logging    a line for each attempt
+//	retry                                    recovery
+//	logging    a line for each attempt       auth       the scope is of who it lets in
+//	timeout    bounds each attempt           ratelimit  what it refuses has claimed nothing
+//	otelgrpc   a span for each attempt       retry      one owner of retries
+//	                                         once       idempotency
+//	                                         logging    a line for each execution
+//
+// The tests hold each of them to its place.
 package torture
