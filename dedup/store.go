@@ -11,7 +11,9 @@ import (
 // its storage is shared. Package storetest checks an implementation.
 //
 // A Store decides by its own storage's clock. It sees a record as bytes, and
-// neither reads nor changes them.
+// neither reads nor changes them. Asked with a context that has ended already, a
+// store and its claims change nothing and return the context's error; but the
+// Release of a transaction may go through.
 type Store interface {
 	// Claim asks for the right to execute an operation. It returns an error
 	// only where it could not find out; every state of the operation is an
