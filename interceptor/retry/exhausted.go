@@ -107,8 +107,9 @@ func (e *ExhaustedError) Unwrap() error { return e.err }
 func (e *ExhaustedError) GRPCStatus() *status.Status { return statusOf(e.err) }
 
 // IdempotencyKey returns the key that every attempt carried, or "" where they
-// carried none. A later call with that key, through idempotency.WithKey,
-// continues this operation instead of starting another. Keep it out of logs.
+// carried none. A later call of the method with that key, through
+// idempotency.WithKey, continues this operation instead of starting another, where
+// the same caller makes the same request. Keep it out of logs.
 func (e *ExhaustedError) IdempotencyKey() string {
 	if e.key == nil {
 		return ""
