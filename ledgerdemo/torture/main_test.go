@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	duration = flag.Duration("torture.duration", 2*time.Second, "how long each store is tortured with random faults")
+	duration = flag.Duration("torture.duration", time.Second, "how long each store is tortured with random faults")
 	seed     = flag.Uint64("torture.seed", 0, "draws operations and faults; 0: a new one")
 	allPairs = flag.Bool("torture.pairs", false, "crash at every pair of steps, not at every step alone")
 )
