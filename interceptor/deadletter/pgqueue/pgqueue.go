@@ -4,6 +4,7 @@ package pgqueue
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -54,6 +55,9 @@ func Open(ctx context.Context, url string) (*Queue, error) {
 // New returns the queue in pool's database and leaves the pool to the caller,
 // who closes it after the queue. It makes the table where it is not there.
 func New(ctx context.Context, pool *pgxpool.Pool) (*Queue, error) {
+	if pool == nil {
+		return nil, errors.New("pgqueue: new: the pool is nil")
+	}
 	db := stdlib.OpenDBFromPool(pool)
 	q := &Queue{Queue: sqlqueue.New(db, sqlqueue.Dialect{Name: "pgqueue", Schema: schema, Lock: lock}), db: db}
 	if err := q.Migrate(ctx); err != nil {

@@ -105,3 +105,9 @@ func TestAServerThatIsNotThereIsAnError(t *testing.T) {
 		t.Error("Open succeeded")
 	}
 }
+
+func TestNewNeedsAPool(t *testing.T) {
+	if _, err := pgqueue.New(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "pool is nil") {
+		t.Error(err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 
@@ -44,7 +45,7 @@ func Open(ctx context.Context, path string) (*Queue, error) {
 	}
 	db, err := driver.Open(uri.String())
 	if err != nil {
-		return nil, errors.Join(errors.New("sqlitequeue: open"), err)
+		return nil, fmt.Errorf("sqlitequeue: open: %w", err)
 	}
 	q, err := New(ctx, db)
 	if err != nil {
@@ -58,6 +59,9 @@ func Open(ctx context.Context, path string) (*Queue, error) {
 // github.com/ncruces/go-sqlite3 and goes on to own. It makes the table where it
 // is not there.
 func New(ctx context.Context, db *sql.DB) (*Queue, error) {
+	if db == nil {
+		return nil, errors.New("sqlitequeue: new: db is nil")
+	}
 	q := &Queue{Queue: sqlqueue.New(db, sqlqueue.Dialect{Name: "sqlitequeue", Schema: schema})}
 	if err := q.Migrate(ctx); err != nil {
 		return nil, err

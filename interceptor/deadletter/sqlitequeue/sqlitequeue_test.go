@@ -133,3 +133,9 @@ func TestOpenNeedsAFile(t *testing.T) {
 		}
 	}
 }
+
+func TestNewNeedsADatabase(t *testing.T) {
+	if _, err := sqlitequeue.New(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "db is nil") {
+		t.Error(err)
+	}
+}
