@@ -32,7 +32,8 @@ type Queue interface {
 	Get(ctx context.Context, id string) (*Letter, error)
 
 	// List returns up to limit letters whose ids come after the one given, in
-	// the order of their ids. An empty after starts with the first. Ids begin
+	// the order of their ids, none where limit is not above 0. An empty after
+	// starts with the first. Ids begin
 	// with the millisecond in which they were made, by the clock of their
 	// client, so a letter may come to stand before one that was listed already:
 	// begin anew now and then.

@@ -196,6 +196,43 @@ func (connFunc) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.Cal
 	return nil, errors.ErrUnsupported
 }
 
+func TestALetterThatAnotherReplaySettledMeanwhileIsSettled(t *testing.T) {
+	for name, answer := range map[string]error{"answered": nil, "not answered": status.Error(codes.Unavailable, "down")} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newQueue(t))
+			w.loseRequests.Store(2)
+			letter := w.exhaust(t, "alice")
+			conn := connFunc(func(ctx context.Context, _ string, _ []grpc.CallOption) error {
+				return errors.Join(w.queue.Remove(ctx, letter.GetId()), answer)
+			})
+			if _, err := deadletter.Replay(t.Context(), w.queue, letter.GetId(), conn); err != nil {
+				t.Errorf("Replay: %v", err)
+			}
+			if n := len(letters(t, w.queue)); n != 0 {
+				t.Errorf("%d letters are left", n)
+			}
+		})
+	}
+}
+
+func TestAnAnswerSettlesThoughTheCallerIsGone(t *testing.T) {
+	w := newWorld(t, newQueue(t))
+	w.loseRequests.Store(2)
+	letter := w.exhaust(t, "alice")
+	ctx, cancel := context.WithCancel(t.Context())
+	conn := connFunc(func(context.Context, string, []grpc.CallOption) error {
+		cancel()
+		return nil
+	})
+	answer, err := deadletter.Replay(ctx, w.queue, letter.GetId(), conn)
+	if err != nil || !answer.Settled {
+		t.Errorf("Replay = %+v, %v", answer, err)
+	}
+	if n := len(letters(t, w.queue)); n != 0 {
+		t.Errorf("%d letters are left", n)
+	}
+}
+
 // A server that answers an error may send nothing but trailers.
 func TestTheMarkerOfAReplayMayStandInTheTrailerAlone(t *testing.T) {
 	w := newWorld(t, newQueue(t))

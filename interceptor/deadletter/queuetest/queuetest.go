@@ -133,6 +133,7 @@ func listed(t *testing.T, q deadletter.Queue) {
 	wantIDs(t, q, "d", 2)
 	wantIDs(t, q, "b", 1, "c")
 	wantIDs(t, q, "", 0)
+	wantIDs(t, q, "", -1)
 }
 
 func updated(t *testing.T, q deadletter.Queue) {
