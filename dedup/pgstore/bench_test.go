@@ -181,7 +181,7 @@ func (n *bench) rate(callers int, d time.Duration, do func(context.Context) erro
 }
 
 func BenchmarkStore(b *testing.B) {
-	storetest.Bench(b, func(tb testing.TB) storetest.Storage { return newDatabase(tb).transactional(tb, pgx.ReadCommitted) })
+	storetest.Bench(b, func(tb testing.TB) storetest.Storage { return newDatabase(tb).transactional(tb) })
 }
 
 func BenchmarkLeased(b *testing.B) {

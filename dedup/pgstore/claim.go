@@ -23,6 +23,9 @@ func (s *Store) Claim(ctx context.Context, req dedup.ClaimRequest) (dedup.Answer
 	if t, ok := ctx.Value(txKey{}).(*transaction); ok && t.session.belongs(s) {
 		return t.join(ctx, id, req)
 	}
+	if err := s.partitions.ready(ctx); err != nil {
+		return dedup.Answer{}, explain("claim", err)
+	}
 	for tries := 0; ; tries++ {
 		answer, err := s.try(ctx, id, req, tries > 0)
 		if err == nil && answer.State != dedup.InProgress {

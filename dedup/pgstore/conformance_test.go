@@ -17,9 +17,17 @@ func TestStoreConforms(t *testing.T) {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()         // most of the time goes into waiting for retentions to end
 			db := newDatabase(t) // for all cases: each has operations of its own
-			storetest.Run(t, func(tb testing.TB) storetest.Storage { return db.transactional(tb, level) })
+			storetest.Run(t, func(tb testing.TB) storetest.Storage {
+				return db.transactional(tb, pgstore.WithIsolation(level))
+			})
 		})
 	}
+}
+
+func TestStoreWithPartitionsConforms(t *testing.T) {
+	t.Parallel()
+	db := newPartitioned(t)
+	storetest.Run(t, func(tb testing.TB) storetest.Storage { return db.transactional(tb, partitioned) })
 }
 
 func TestLeasedConforms(t *testing.T) {
@@ -35,13 +43,13 @@ func (db *database) of(tb testing.TB) *database {
 	return &part
 }
 
-func (db *database) transactional(tb testing.TB, level pgx.TxIsoLevel) storetest.Storage {
+func (db *database) transactional(tb testing.TB, opts ...pgstore.Option) storetest.Storage {
 	db = db.of(tb)
 	open := func() (dedup.Store, string) {
 		application := "retrysafe " + unique()
 		// As many as the suite's crowd may hold at once.
 		pool := db.pool(named(application), func(c *pgxpool.Config) { c.MaxConns = 20 })
-		return db.store(pool, pgstore.WithIsolation(level)), application
+		return db.store(pool, opts...), application
 	}
 	first, firstName := open()
 	second, secondName := open()

@@ -65,6 +65,41 @@
 //
 // Every time is the database's.
 //
+// # Partitions
+//
+// Deleting what has expired costs a busy store a write for every row, and
+// leaves VACUUM the rest. With [WithPartitions] outcomes go to the table
+// retrysafe_outcomes_by_time, which is partitioned by the time of recording,
+// and a period in which all has expired is dropped as a whole:
+//
+//	hourly := pgstore.WithPartitions(time.Hour)
+//	err = pgstore.Migrate(ctx, pool, hourly)
+//	store, err := pgstore.New(pool, hourly)
+//
+// What it costs: such a table can have no primary key over the operation, so
+// that the advisory lock alone keeps an operation from being recorded twice.
+// The second guard, which would catch who records without the lock, is given
+// up. It rests on each statement seeing what was committed before it:
+// [WithIsolation] above READ COMMITTED is refused. And a claim looks into every
+// partition that there is. Choose the period for a dozen of them, a twelfth of
+// the retention; a method with a longer one keeps its partitions for as long. A
+// claim also locks every partition and its indexes, of which PostgreSQL before
+// 18 does 16 cheaply. A store's first claim takes a trip more.
+//
+// Every store of one storage has to be given the option. One with it and one
+// without it use different tables, and each executes what the other has
+// recorded. So it is for a new storage, or for a moment at which no caller may
+// repeat an operation of before. The period may be changed at any time.
+//
+// Partitions of the present and the next two periods are made by Migrate, by
+// the sweeper and, where those are short, by a claim; the role that does so owns
+// the partitioned table. One is dropped by the sweeper a period after its end
+// at the earliest, by DETACH PARTITION CONCURRENTLY, which waits for the
+// transactions that are open, ten seconds at a time, and for which no claim
+// waits. That rules out a default partition: add none. Where there is no
+// partition for an outcome, after the database's clock has jumped for example,
+// Complete fails, everything is rolled back, and the next claim makes one.
+//
 // # Isolation
 //
 // Handlers run at READ COMMITTED, whatever the database's default is, unless

@@ -17,6 +17,7 @@ const (
 	codeDuplicateStatement   = "42P05"
 	codeLockNotAvailable     = "55P03"
 	codeUniqueViolation      = "23505"
+	codeCheckViolation       = "23514" // also where a row has no partition
 	codeDiskFull             = "53100"
 	codeOutOfMemory          = "53200"
 	codeSerializationFailure = "40001"
@@ -43,8 +44,17 @@ func isRecorded(err error) bool {
 	return pg.Code == codeRefused || pg.Code == codeUniqueViolation && pg.TableName == outcomesTable
 }
 
+// isOutOfPartitions says whether err tells that an outcome has no partition.
+func isOutOfPartitions(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == codeCheckViolation && pg.TableName == partitionedTable
+}
+
 // explain says what was being done and, where the cause is known, the cure.
 func explain(doing string, err error) error {
+	if isOutOfPartitions(err) {
+		return fmt.Errorf("pgstore: %s: there is no partition for the present: %w", doing, err)
+	}
 	switch codeOf(err) {
 	case codeUndefinedTable, codeUndefinedSchema, codeUndefinedFunction:
 		return fmt.Errorf("pgstore: %s: are the tables there? Migrate creates them: %w", doing, err)

@@ -101,7 +101,7 @@ func (c *claim) recordJoined(ctx context.Context, completion dedup.Completion) e
 		t.addText("RELEASE SAVEPOINT " + joined(c.depth))
 	}, noRow)
 	if err != nil {
-		return explainComplete(err)
+		return c.session.store.explainComplete(err)
 	}
 	return nil
 }

@@ -43,6 +43,9 @@ func NewLeased(pool *pgxpool.Pool, opts ...Option) (*Leased, error) {
 	if c.isolationSet {
 		err = errors.Join(errors.New("pgstore: WithIsolation: a leased store runs no handler in its transactions"), err)
 	}
+	if c.partitioned() {
+		err = errors.Join(errors.New("pgstore: WithPartitions: a leased store has no partitions"), err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +53,7 @@ func NewLeased(pool *pgxpool.Pool, opts ...Option) (*Leased, error) {
 		pool:     pool,
 		sql:      newLeasedStatements(&c),
 		listener: newListener(pool, c.logger),
-		sweeper:  startSweeper(pool, &c, leasesTable),
+		sweeper:  startSweeper(&c, newDeleter(pool, &c, leasesTable).sweep),
 	}, nil
 }
 

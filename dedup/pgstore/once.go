@@ -70,6 +70,9 @@ func (s *Store) Once(ctx context.Context, b Batch) (OnceResult, error) {
 	if t, ok := ctx.Value(txKey{}).(*transaction); ok && t.session.belongs(s) {
 		return s.onceClaimed(ctx, &b, req)
 	}
+	if err := s.partitions.ready(ctx); err != nil {
+		return OnceResult{}, explain("once", err)
+	}
 	record, err := s.onceNow(ctx, &b)
 	if errors.Is(err, errRefused) {
 		return s.onceClaimed(ctx, &b, req)
@@ -107,6 +110,9 @@ func (s *Store) onceNow(ctx context.Context, b *Batch) (record []byte, err error
 	all.Queue("begin isolation level " + string(s.config.isolation))
 	if b.RecordSQL == "" {
 		record = notNull(b.Record)
+		if s.config.partitioned() { // no key finds out what is recorded
+			s.queueRefusal(&all, id)
+		}
 		s.queueRecord(&all, b, id)
 		b.queueStatements(&all)
 	} else {
@@ -188,6 +194,9 @@ func (s *Store) explainOnce(err error) error {
 		return fmt.Errorf("pgstore: once: the session ended: %v", err)
 	case isRecorded(err):
 		return errRefused
+	case isOutOfPartitions(err):
+		s.partitions.distrust()
+		return explain("once", err)
 	case failed && s.config.places():
 		return errRefused
 	case code == codeDiskFull, code == codeOutOfMemory:

@@ -20,7 +20,11 @@ const (
 // maxIdentifier is the longest name that PostgreSQL does not cut, in bytes.
 const maxIdentifier = 63
 
-// Option configures a store, or [Migrate], which needs [WithSchema] only. Zero
+// minPartition is the shortest period of a partition.
+const minPartition = time.Minute
+
+// Option configures a store, or [Migrate], which needs [WithSchema] and
+// [WithPartitions] only. Zero
 // always means the default; mistakes are all reported together when the store
 // is made, each by its option's name.
 type Option func(*config)
@@ -32,6 +36,7 @@ type config struct {
 	sweepInterval time.Duration
 	sweepBatch    int
 	sweepOff      bool
+	partitions    time.Duration
 	logger        *slog.Logger
 }
 
@@ -66,6 +71,16 @@ func WithoutSweeping() Option {
 	return func(c *config) { c.sweepOff = true }
 }
 
+// WithPartitions keeps the outcomes of [Store] in a table of their own, which
+// is partitioned by the time of recording, so that what has expired is dropped
+// a period at a time and not deleted row by row. It is for many outcomes, needs
+// PostgreSQL 14, and goes with READ COMMITTED only. Give it to [Migrate] and to
+// every store of the storage; the package's documentation says what it costs.
+// At least a minute, in whole seconds. Default: zero, no partitions.
+func WithPartitions(period time.Duration) Option {
+	return func(c *config) { c.partitions = period }
+}
+
 // WithLogger sets where the store logs what no caller is told: a sweep that
 // failed, a listener that lost its connection. Default: nowhere.
 func WithLogger(l *slog.Logger) Option {
@@ -82,6 +97,7 @@ func newConfig(opts []Option) (config, error) {
 	err := errors.Join(
 		c.checkSchema(),
 		c.checkIsolation(),
+		c.checkPartitions(),
 		orDefault("WithSweepInterval", &c.sweepInterval, DefaultSweepInterval),
 		orDefault("WithSweepBatch", &c.sweepBatch, DefaultSweepBatch),
 	)
@@ -118,6 +134,28 @@ func (c *config) checkIsolation() error {
 	}
 	return nil
 }
+
+func (c *config) checkPartitions() error {
+	var err error
+	switch {
+	case c.partitions == 0:
+		return nil
+	case c.partitions < 0:
+		err = fmt.Errorf("pgstore: WithPartitions: %v is negative", c.partitions)
+	case c.partitions < minPartition:
+		err = fmt.Errorf("pgstore: WithPartitions: %v is less than %v", c.partitions, minPartition)
+	case c.partitions%time.Second != 0:
+		err = fmt.Errorf("pgstore: WithPartitions: %v is not a number of seconds", c.partitions)
+	}
+	if c.places() {
+		err = errors.Join(err, fmt.Errorf("pgstore: WithPartitions: not with WithIsolation(%q): "+
+			"without a primary key only %q sees what another has recorded", c.isolation, pgx.ReadCommitted))
+	}
+	return err
+}
+
+// partitioned says whether outcomes are in the partitioned table.
+func (c *config) partitioned() bool { return c.partitions > 0 }
 
 // places says whether a claim puts its row into the table, because at the
 // transactions' isolation level it would not see another's.

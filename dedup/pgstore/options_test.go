@@ -3,6 +3,7 @@ package pgstore_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -34,6 +35,29 @@ func TestMistakesAreReportedTogetherAndByName(t *testing.T) {
 	}
 	if err := pgstore.Migrate(t.Context(), nil, pgstore.WithSchema("")); err == nil {
 		t.Error("Migrate: went through")
+	}
+}
+
+func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
+	for want, opts := range map[string][]pgstore.Option{
+		"-1ns is negative":        {pgstore.WithPartitions(-1)},
+		"59s is less than 1m0s":   {pgstore.WithPartitions(59 * time.Second)},
+		"1m0.5s is not a number":  {pgstore.WithPartitions(time.Minute + time.Second/2)},
+		`WithIsolation("serializ`: {partitioned, pgstore.WithIsolation(pgx.Serializable)},
+		`WithIsolation("repeatab`: {partitioned, pgstore.WithIsolation(pgx.RepeatableRead)},
+	} {
+		_, newErr := pgstore.New(nil, opts...)
+		for name, err := range map[string]error{"New": newErr, "Migrate": pgstore.Migrate(t.Context(), nil, opts...)} {
+			if err == nil || !strings.Contains(err.Error(), "WithPartitions: ") || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: error %v, want %q", name, err, want)
+			}
+		}
+	}
+	if _, err := pgstore.NewLeased(nil, partitioned); !strings.Contains(err.Error(), "WithPartitions") {
+		t.Errorf("a leased store: %v", err)
+	}
+	if _, err := pgstore.New(nil, partitioned, pgstore.WithIsolation(pgx.ReadCommitted)); strings.Contains(err.Error(), "With") {
+		t.Errorf("READ COMMITTED: %v", err)
 	}
 }
 

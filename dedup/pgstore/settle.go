@@ -119,7 +119,7 @@ func (c *claim) commit(ctx context.Context, completion dedup.Completion) error {
 	t.add(&s.sql.commit)
 	tag, err := t.send(ctx, noRow)
 	if err != nil {
-		return explainComplete(err)
+		return s.explainComplete(err)
 	}
 	if tag.String() != "COMMIT" {
 		return fmt.Errorf("pgstore: complete: the server answered %q to COMMIT", tag)
@@ -142,9 +142,12 @@ func (c *claim) addRecord(t *trip, completion dedup.Completion) {
 
 // explainComplete tells an operation that another has recorded from other
 // failures. It keeps the server's error out of it, which can show the key.
-func explainComplete(err error) error {
+func (s *Store) explainComplete(err error) error {
 	if isRecorded(err) {
 		return fmt.Errorf("pgstore: complete: another has recorded the operation, or its handler has ended the transaction: %w", dedup.ErrLeaseLost)
+	}
+	if isOutOfPartitions(err) {
+		s.partitions.distrust()
 	}
 	return explain("complete", err)
 }

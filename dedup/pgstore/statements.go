@@ -62,7 +62,7 @@ func newStatements(c *config) statements {
 			"SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', '0', true)", pgtype.TextOID),
 
 		look: newStatement(fmt.Sprintf(`SELECT fingerprint_version, fingerprint, record, expires_at <= statement_timestamp()
- FROM %s WHERE %s`, o.table(), identity), bytea3...),
+ FROM %s WHERE %s%s`, o.table(), identity, o.live()), bytea3...),
 		forget: newStatement(fmt.Sprintf("DELETE FROM %s WHERE %s AND expires_at <= statement_timestamp()",
 			o.table(), identity), bytea3...),
 
@@ -89,7 +89,21 @@ type outcomes config
 
 func (o outcomes) name(object string) string { return (*config)(&o).name(object) }
 
-func (o outcomes) table() string { return o.name(outcomesTable) }
+func (o outcomes) table() string {
+	if (*config)(&o).partitioned() {
+		return o.name(partitionedTable)
+	}
+	return o.name(outcomesTable)
+}
+
+// live keeps what has expired out of a look where it is not in the way of what
+// is recorded after it. Were the clock set back, the latest would count.
+func (o outcomes) live() string {
+	if (*config)(&o).partitioned() {
+		return " AND expires_at > statement_timestamp() ORDER BY fence DESC LIMIT 1"
+	}
+	return ""
+}
 
 func (o outcomes) nextFence() string {
 	return "nextval(" + literal(o.name("retrysafe_fences")) + "::regclass)"
@@ -113,8 +127,8 @@ func (o outcomes) tryLock(param string) string {
 
 // recorded says whether an operation has an outcome.
 func (o outcomes) recorded(id, method, scope string) string {
-	return fmt.Sprintf("EXISTS (SELECT FROM %s WHERE id = %s AND method = %s AND scope = %s)",
-		o.table(), id, method, scope)
+	return fmt.Sprintf("EXISTS (SELECT FROM %s WHERE id = %s AND method = %s AND scope = %s%s)",
+		o.table(), id, method, scope, o.live())
 }
 
 // insert is the head of the INSERT of an outcome.

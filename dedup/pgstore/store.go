@@ -28,6 +28,7 @@ type Store struct {
 	// unprepared says that the pool prepares no statements, because it is
 	// behind a pooler that would lose them.
 	unprepared bool
+	partitions *partitions // nil without WithPartitions
 	sweeper    *sweeper
 	closing    sync.Once
 }
@@ -44,6 +45,11 @@ func New(pool *pgxpool.Pool, opts ...Option) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	parts := newPartitions(pool, &c)
+	sweep := newDeleter(pool, &c, outcomesTable).sweep
+	if parts != nil {
+		sweep = parts.maintain
+	}
 	return &Store{
 		pool:       pool,
 		config:     c,
@@ -51,8 +57,9 @@ func New(pool *pgxpool.Pool, opts ...Option) (*Store, error) {
 		sql:        newStatements(&c),
 		waiting:    newWaiting(pool),
 		recent:     newRecent(),
+		partitions: parts,
 		unprepared: pool.Config().ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement,
-		sweeper:    startSweeper(pool, &c, outcomesTable),
+		sweeper:    startSweeper(&c, sweep),
 	}, nil
 }
 

@@ -16,27 +16,19 @@ import (
 // sweepTimeout bounds one batch.
 const sweepTimeout = time.Minute
 
-// sweeper deletes what has expired, a bounded batch in a transaction each. It
-// takes only rows that nobody has locked, so it blocks no claim, and several
-// processes may sweep at once.
+// sweeper does away with what has expired, now and then.
 type sweeper struct {
-	pool     *pgxpool.Pool
-	sql      string
-	batch    int
+	sweep    func(context.Context) error
 	interval time.Duration
 	logger   *slog.Logger
 	cancel   context.CancelFunc
 	done     sync.WaitGroup
 }
 
-func startSweeper(pool *pgxpool.Pool, c *config, table string) *sweeper {
-	name := c.name(table)
+func startSweeper(c *config, sweep func(context.Context) error) *sweeper {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &sweeper{
-		pool: pool,
-		sql: fmt.Sprintf(`DELETE FROM %s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %s
- WHERE expires_at <= statement_timestamp() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))`, name, name),
-		batch:    c.sweepBatch,
+		sweep:    sweep,
 		interval: c.sweepInterval,
 		logger:   c.logger,
 		cancel:   cancel,
@@ -63,13 +55,32 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 }
 
+// deleter deletes what has expired, a bounded batch in a transaction each. It
+// takes only rows that nobody has locked, so it blocks no claim, and several
+// processes may sweep at once.
+type deleter struct {
+	pool  *pgxpool.Pool
+	sql   string
+	batch int
+}
+
+func newDeleter(pool *pgxpool.Pool, c *config, table string) *deleter {
+	name := c.name(table)
+	return &deleter{
+		pool: pool,
+		sql: fmt.Sprintf(`DELETE FROM %s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %s
+ WHERE expires_at <= statement_timestamp() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))`, name, name),
+		batch: c.sweepBatch,
+	}
+}
+
 // sweep deletes all that has expired. It rests between two batches for as long
 // as the last one took.
-func (s *sweeper) sweep(ctx context.Context) error {
+func (d *deleter) sweep(ctx context.Context) error {
 	for {
 		start := time.Now()
-		deleted, err := s.sweepBatch(ctx)
-		if err != nil || deleted < int64(s.batch) {
+		deleted, err := d.sweepBatch(ctx)
+		if err != nil || deleted < int64(d.batch) {
 			return err
 		}
 		if !sleep(ctx, time.Since(start)) {
@@ -78,12 +89,12 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	}
 }
 
-func (s *sweeper) sweepBatch(ctx context.Context) (int64, error) {
+func (d *deleter) sweepBatch(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	var deleted int64
-	err := readCommitted(ctx, s.pool, func(b *pgx.Batch) {
-		b.Queue(s.sql, s.batch).Exec(func(tag pgconn.CommandTag) error {
+	err := readCommitted(ctx, d.pool, func(b *pgx.Batch) {
+		b.Queue(d.sql, d.batch).Exec(func(tag pgconn.CommandTag) error {
 			deleted = tag.RowsAffected()
 			return nil
 		})

@@ -17,6 +17,8 @@ import (
 const (
 	outcomesTable = "retrysafe_outcomes"
 	leasesTable   = "retrysafe_leases"
+	// partitionedTable is the table of outcomes of stores with partitions.
+	partitionedTable = "retrysafe_outcomes_by_time"
 )
 
 const (
