@@ -106,8 +106,9 @@ func (e *Engine) Do(ctx context.Context, op Operation, fn func(context.Context) 
 
 // Do is [Engine.Do] with an engine of its own, for a single call or where
 // callers of one operation in one process are rare, such as in a consumer of a
-// message queue. It leaves nothing running: where an outcome cannot be recorded
-// it tries again, within the store timeout, before it returns.
+// message queue, as package consumertest shows it. It leaves nothing running:
+// where an outcome cannot be recorded it tries again, within the store timeout,
+// before it returns.
 func Do(ctx context.Context, store Store, op Operation, fn func(context.Context) (Outcome, error), opts ...Option) (Result, error) {
 	e, err := NewEngine(store, opts...)
 	if err != nil {
