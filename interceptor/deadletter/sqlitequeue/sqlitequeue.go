@@ -6,9 +6,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"strings"
+	"time"
 
+	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/driver"
 
 	"github.com/retrysafe/retrysafe/interceptor/deadletter"
@@ -22,6 +25,9 @@ CREATE TABLE IF NOT EXISTS retrysafe_letters (
 	id     TEXT NOT NULL PRIMARY KEY,
 	letter BLOB NOT NULL
 ) WITHOUT ROWID;`
+
+// busyTimeout is how long a connection waits for another's lock.
+const busyTimeout = 5 * time.Second
 
 // Queue implements [deadletter.Queue]. It is safe for concurrent use, and the
 // file may be open in several processes.
@@ -41,18 +47,43 @@ func Open(ctx context.Context, path string) (*Queue, error) {
 	uri := url.URL{
 		Scheme:   "file",
 		Opaque:   (&url.URL{Path: path}).EscapedPath(),
-		RawQuery: "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_txlock=immediate",
+		RawQuery: fmt.Sprintf("_pragma=busy_timeout(%d)&_pragma=synchronous(full)&_txlock=immediate", busyTimeout.Milliseconds()),
 	}
 	db, err := driver.Open(uri.String())
 	if err != nil {
 		return nil, fmt.Errorf("sqlitequeue: open: %w", err)
 	}
-	q, err := New(ctx, db)
+	q, err := openQueue(ctx, db)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	q.owned = db
 	return q, nil
+}
+
+func openQueue(ctx context.Context, db *sql.DB) (*Queue, error) {
+	if err := enterWAL(ctx, db); err != nil {
+		return nil, fmt.Errorf("sqlitequeue: open: %w", err)
+	}
+	return New(ctx, db)
+}
+
+// enterWAL puts the file into WAL mode, which lasts. It needs the file to
+// itself, and SQLite does not wait for that, whatever the busy timeout.
+func enterWAL(ctx context.Context, db *sql.DB) error {
+	ctx, cancel := context.WithTimeout(ctx, busyTimeout)
+	defer cancel()
+	for {
+		_, err := db.ExecContext(ctx, `PRAGMA journal_mode = wal`)
+		if !errors.Is(err, sqlite3.BUSY) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Millisecond + rand.N(4*time.Millisecond)):
+		}
+	}
 }
 
 // New returns the queue in db, which the caller has opened with the driver of
