@@ -58,7 +58,7 @@ func NewMemory(opts ...MemoryOption) *Memory {
 	m.settings.setDefaults()
 	for i := range m.shards {
 		m.shards[i].store = m
-		m.shards[i].index = make(map[uint64]slot)
+		m.shards[i].index = make(map[uint32]slot)
 		// Fences rise even where the process, or the operation, was forgotten
 		// in between.
 		m.shards[i].fence = uint64(m.start.UnixMicro())

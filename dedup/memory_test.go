@@ -147,10 +147,10 @@ func checkMemory(t *testing.T, m *Memory) {
 	for i := range m.shards {
 		s := &m.shards[i]
 		seen := map[slot]bool{}
-		for hash, n := range s.index {
+		for at, n := range s.index {
 			for ; n != noSlot; n = s.at(n).next {
 				e := s.at(n)
-				if e.hash != hash || seen[n] || s.order[e.place] != n {
+				if place(e.hash) != at || seen[n] || s.order[e.place] != n {
 					t.Fatalf("slot %d is out of place", n)
 				}
 				seen[n] = true
@@ -175,7 +175,16 @@ func checkMemory(t *testing.T, m *Memory) {
 	}
 }
 
-func TestMemoryKeepsKeysOfOneHashApart(t *testing.T) {
+func TestMemoryKeepsKeysOfOnePlaceApart(t *testing.T) {
+	for name, hash := range map[string]func(id string) uint64{
+		"one hash":       func(string) uint64 { return 7 },
+		"half of a hash": func(id string) uint64 { return uint64(id[0])<<32 | 7 },
+	} {
+		t.Run(name, func(t *testing.T) { keepApart(t, hash) })
+	}
+}
+
+func keepApart(t *testing.T, hash func(id string) uint64) {
 	m := NewMemory()
 	s := &m.shards[0]
 	s.mu.Lock()
@@ -183,7 +192,7 @@ func TestMemoryKeepsKeysOfOneHashApart(t *testing.T) {
 	claim := func(id string, now int64) State {
 		req := request(id)
 		req.Owner[0] = id[0]
-		a, err := s.claim(0, &req, now)
+		a, err := s.claim(hash(id), &req, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,17 +203,17 @@ func TestMemoryKeepsKeysOfOneHashApart(t *testing.T) {
 			t.Fatalf("%s: %v", id, st)
 		}
 	}
-	s.remove(s.find(0, Key{Method: "m", ID: "b"})) // amid the chain
+	s.remove(s.find(hash("b"), Key{Method: "m", ID: "b"})) // amid the chain
 	for id, want := range map[string]slot{"a": 1, "b": noSlot, "c": 3} {
-		if n := s.find(0, Key{Method: "m", ID: id}); n != want {
+		if n := s.find(hash(id), Key{Method: "m", ID: id}); n != want {
 			t.Errorf("%s is in slot %d, want %d", id, n, want)
 		}
 	}
-	s.remove(s.find(0, Key{Method: "m", ID: "c"})) // its head
+	s.remove(s.find(hash("c"), Key{Method: "m", ID: "c"})) // its head
 	if claim("b", 1) != Claimed || claim("a", 2) != Claimed {
 		t.Error("what was claimed by its owner is not its owner's")
 	}
-	if n := s.find(0, Key{Method: "m", ID: "a"}); n != 1 {
+	if n := s.find(hash("a"), Key{Method: "m", ID: "a"}); n != 1 {
 		t.Errorf("a is in slot %d", n)
 	}
 }

@@ -15,8 +15,7 @@ import (
 )
 
 // capacity: what a record takes, and what a debit writes, for the arithmetic
-// of docs/scaling.md. The records have 200 bytes, the keys are those that the
-// client makes.
+// of docs/scaling.md.
 func capacity(ctx context.Context, m *Machine) ([]measure.Finding, error) {
 	debits := 20_000
 	if m.Plan.Short {

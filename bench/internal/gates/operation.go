@@ -9,10 +9,10 @@ import (
 )
 
 // What every store is given: the keys that the client makes, and records as
-// long as those of small responses.
+// long as that of a debit in the demo.
 var (
 	debitFingerprint = dedup.FingerprintBytes([]byte("debit"))
-	record           = make([]byte, 200)
+	record           = make([]byte, 128)
 	completion       = dedup.Completion{Record: record, Retention: time.Hour}
 )
 
