@@ -28,7 +28,7 @@ func nothingFails(ctx context.Context, m *Machine) ([]measure.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := m.Plan.Quicker().Compare(ctx,
+	c, err := m.Plan.Cut(someGarbage).Compare(ctx,
 		measure.Loop("bare", newCaller(none, succeed).call),
 		measure.Loop("unlisted", unlisted.call),
 		measure.Loop("safe", safe.call),

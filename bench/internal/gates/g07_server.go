@@ -62,7 +62,7 @@ func server(ctx context.Context, m *Machine) ([]measure.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := m.Plan.Quicker().Compare(ctx, measure.Loop("arrive", arrive), measure.Loop("new", fresh), measure.Loop("replay", replay))
+	c, err := m.Plan.Cut(someGarbage).Compare(ctx, measure.Loop("arrive", arrive), measure.Loop("new", fresh), measure.Loop("replay", replay))
 	c.Derive("new alone", "new", "arrive", func(all, arrive float64) float64 { return all - arrive })
 	return []measure.Finding{
 		counted("new key: allocations over the bare handler", executing-arriving, measure.AtMost(12)),

@@ -70,7 +70,7 @@ func fingerprintOf(ctx context.Context, p measure.Plan, name string, message pro
 	if err != nil {
 		return nil, err
 	}
-	c, err := p.Quicker().Compare(ctx, measure.Loop("ours", ours), measure.Loop("floor", floor))
+	c, err := p.Cut(noGarbage).Compare(ctx, measure.Loop("ours", ours), measure.Loop("floor", floor))
 	return []measure.Finding{
 		count,
 		one(name+" : serialize and hash", c.Ratio("ours", "floor"), measure.Times, measure.AtMost(1.5)),

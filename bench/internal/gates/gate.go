@@ -2,6 +2,7 @@ package gates
 
 import (
 	"context"
+	"time"
 
 	"github.com/retrysafe/retrysafe/bench/internal/measure"
 )
@@ -36,6 +37,12 @@ func All() []Gate {
 		{"20-capacity", capacity},
 	}
 }
+
+// How long rounds are of what only computes.
+const (
+	noGarbage   = time.Millisecond
+	someGarbage = 20 * time.Millisecond
+)
 
 // one is a finding of one figure.
 func one(what string, value measure.Spread, unit measure.Unit, limit measure.Limit) measure.Finding {

@@ -34,17 +34,13 @@ func TestOneWildRoundChangesNoMedian(t *testing.T) {
 	}
 }
 
-func TestQuickerPlansKeepTheirTime(t *testing.T) {
-	p := Plan{Rounds: 15, Round: 200 * time.Millisecond}
-	total := func(p Plan) time.Duration { return time.Duration(p.Rounds) * p.Round }
-	if got, want := total(p.Quicker()), total(p); got != want {
-		t.Errorf("%v in all, want %v", got, want)
+func TestACutPlanKeepsItsTime(t *testing.T) {
+	got := Plan{Rounds: 15, Round: 200 * time.Millisecond}.Cut(time.Millisecond)
+	if got.Rounds != 3000 || got.Round != time.Millisecond {
+		t.Errorf("15 rounds of 200 ms are cut into %d of %v", got.Rounds, got.Round)
 	}
-	if got := p.Quicker().Round; got > interruption/2 {
-		t.Errorf("quicker rounds take %v", got)
-	}
-	if got := (Plan{Rounds: 1, Round: time.Microsecond}).Quicker(); got.Rounds != 1 || got.Round != time.Microsecond {
-		t.Errorf("what is quick becomes %v", got)
+	if short := (Plan{Rounds: 1, Round: time.Microsecond}); short.Cut(time.Millisecond) != short {
+		t.Error("what is short was cut")
 	}
 }
 

@@ -19,23 +19,23 @@ type Plan struct {
 	Short bool
 }
 
-// interruption is about how long a scheduler lets a thread run where others
-// want the processor too.
-const interruption = 3 * time.Millisecond
-
-// Quicker is the plan for what only computes: rounds that are shorter than an
-// interruption, and as many more, so that most of them have none and the
-// medians do not know how busy the machine is. A garbage collection, too,
-// falls into few of them: what collecting costs the medians leave out.
-func (p Plan) Quicker() Plan {
-	if p.Round <= interruption/3 {
+// Cut is the plan in rounds of d, and as many more, for what only computes.
+// Rounds of a millisecond are shorter than a scheduler lets a thread run where
+// others want the processor too, so that most have no interruption and the
+// medians do not know how busy the machine is. But few of them have a garbage
+// collection either: what allocates is compared in rounds that have some.
+func (p Plan) Cut(d time.Duration) Plan {
+	if p.Round <= d {
 		return p
 	}
-	times := int(p.Round / (interruption / 3))
+	times := int(p.Round / d)
 	p.Round /= time.Duration(times)
 	p.Rounds *= times
 	return p
 }
+
+// worthCollecting is how long a round is before which garbage is collected.
+const worthCollecting = 50 * time.Millisecond
 
 // Way is one way of doing what is compared.
 type Way struct {
@@ -54,7 +54,7 @@ func (p Plan) Compare(ctx context.Context, ways ...Way) (Comparison, error) {
 	for round := -1; round < p.Rounds; round++ {
 		for i := range ways {
 			way := ways[(i+round+1)%len(ways)]
-			if p.Round > 10*interruption {
+			if p.Round >= worthCollecting {
 				runtime.GC() // none pays for what another left behind
 			}
 			value, err := way.Round(ctx, p.Round)
