@@ -25,11 +25,14 @@ func (db *database) fill(table string, expired, live int) {
 		", now() + CASE WHEN i <= $1 THEN interval '-1 hour' ELSE interval '1 hour' END FROM generate_series(1, $1::integer + $2::integer) AS i", expired, live)
 }
 
+// sweepers start a store that sweeps the table.
+var sweepers = map[string]func(*database, ...pgstore.Option) dedup.Store{
+	"retrysafe_outcomes": func(db *database, opts ...pgstore.Option) dedup.Store { return db.store(db.pool(), opts...) },
+	"retrysafe_leases":   func(db *database, opts ...pgstore.Option) dedup.Store { return db.leased(db.pool(), opts...) },
+}
+
 func TestWhatHasExpiredIsSwept(t *testing.T) {
-	for table, start := range map[string]func(*database, ...pgstore.Option) dedup.Store{
-		"retrysafe_outcomes": func(db *database, opts ...pgstore.Option) dedup.Store { return db.store(db.pool(), opts...) },
-		"retrysafe_leases":   func(db *database, opts ...pgstore.Option) dedup.Store { return db.leased(db.pool(), opts...) },
-	} {
+	for table, start := range sweepers {
 		t.Run(table, func(t *testing.T) {
 			db := newDatabase(t)
 			db.fill(table, 250, 7)
